@@ -135,8 +135,8 @@ def _as_said(mod: Module, ties_up: bool) -> Quantised:
 
 def _check_floats(of: Annotated) -> None:
     """Refuse a model all of whose layers are of other floats: nothing would be done to it."""
-    others = [each for each in of.rows if each.form not in ("i8", "f32")]
-    if not others or any(each.op in LAYERS and each.form in ("i8", "f32") for each in of.rows):
+    others = [row for row in of.rows if row.form not in ("i8", "f32")]
+    if not others or any(row.op in LAYERS and row.form in ("i8", "f32") for row in of.rows):
         return
     message = f"The layers of this model are of {others[0].form}, and so none would be quantised."
     hint = "Make its inputs and weights f32 first; what is quantised is smaller than either."
@@ -173,7 +173,7 @@ def _observed(of: Annotated, every: Sequence[Sample], spec: Spec) -> list[Seen]:
     if not every:
         raise _no_samples()
     exe = compile(tapped(of))
-    names = [_name(number, each) for number, each in enumerate(of.points)]
+    names = [_name(number, point) for number, point in enumerate(of.points)]
     seen = [Seen() for _ in of.points]
     for sample in every:
         values = _run(exe, sample)
@@ -205,7 +205,7 @@ def _name(number: int, of: Expr) -> str:
 def _samples(module: Module, given: Iterable[Sample] | Mapping[str, Array]) -> Iterator[Sample]:
     """The samples one by one; an array with an axis more than the input is as many."""
     params = module.main_function().params
-    ranks = [len(getattr(each.type, "shape", ())) for each in params]
+    ranks = [len(getattr(param.type, "shape", ())) for param in params]
     several: Iterable[Sample] = [given] if isinstance(given, np.ndarray | Mapping) else given
     for each in several:
         if isinstance(each, np.ndarray) and len(ranks) == 1 and each.ndim == ranks[0] + 1:
@@ -219,7 +219,7 @@ def _samples(module: Module, given: Iterable[Sample] | Mapping[str, Array]) -> I
 def _check_samples(module: Module, samples: Sequence[Sample]) -> None:
     """Refuses samples of other shapes than the inputs have, before anything is compiled."""
     params = module.main_function().params
-    types = {str(each.name): each.type for each in params}
+    types = {str(param.name): param.type for param in params}
     for sample in samples:
         pairs = (
             sample.items()
@@ -245,10 +245,10 @@ def _fits(found: Sequence[int], shape: Sequence[Scalar]) -> bool:
 
 def _named(arrays: Mapping[str, Array], ranks: Mapping[str, int]) -> Iterator[Sample]:
     """Arrays by name: one sample, or as many as their first axes are long."""
-    known = {name: np.asarray(each) for name, each in arrays.items()}
-    more = [each for name, each in known.items() if each.ndim == ranks.get(name, -1) + 1]
-    if not more or len(more) != len(known) or len({len(each) for each in more}) != 1:
+    known = {name: np.asarray(array) for name, array in arrays.items()}
+    more = [array for name, array in known.items() if array.ndim == ranks.get(name, -1) + 1]
+    if not more or len(more) != len(known) or len({len(array) for array in more}) != 1:
         yield known
         return
     for number in range(len(more[0])):
-        yield {name: each[number] for name, each in known.items()}
+        yield {name: array[number] for name, array in known.items()}

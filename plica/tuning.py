@@ -118,19 +118,19 @@ def tune(  # noqa: PLR0917  # the public surface says so
                 module, kept, chosen, where, partial(_in_form, compiled, pipeline), versions(where),
                 how.seconds,
             )  # fmt: skip
-            for each in forms.records:
-                into.put(each)
+            for record in forms.records:
+                into.put(record)
             pipeline = forms.form.pipeline(pipeline) or pipeline
             how = without(how, start)
         how, untuned, holds = _with_time_for(partial(compiled, database_of(forms.records)), how)
-        found = tuned_module(module, kept, chosen, where, into, how, measurer, pipeline)
+        tuned = tuned_module(module, kept, chosen, where, into, how, measurer, pipeline)
         if holds:
             with suppress(DeadlinePassed), deadline(end):
-                found = held(
-                    module, found, compiled, into, fingerprint(where), versions(where), untuned,
+                tuned = held(
+                    module, tuned, compiled, into, fingerprint(where), versions(where), untuned,
                     forms.records,
                 )  # fmt: skip
-        return evolve(found, graph=str(forms)) if graph else found
+        return evolve(tuned, graph=str(forms)) if graph else tuned
 
 
 def spaces(
@@ -202,12 +202,12 @@ def _compiled(  # noqa: PLR0917  # as `tune`
     passes: Pipeline | None = None,
 ) -> Executable:
     """A model compiled with the records of a database, for once."""
-    made = compile(
+    executable = compile(
         module, target, threads=threads, packs=packs, contract=contract, database=database,
         cache=False, passes=passes,
     )  # fmt: skip
-    assert isinstance(made, Executable)
-    return made
+    assert isinstance(executable, Executable)
+    return executable
 
 
 def _whole(

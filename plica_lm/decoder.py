@@ -188,7 +188,7 @@ class _Decoder:
         pairs, head = len(of.frequencies), self.of.head
         place = op.expand_dims(op.cast(self.params["positions"], "f32"), (2, 3))
         angle = place * const(np.array(of.frequencies, np.float32))
-        cos, sin = (each * of.scale for each in (op.cos(angle), op.sin(angle)))
+        cos, sin = (expr * of.scale for expr in (op.cos(angle), op.sin(angle)))
 
         def part(start: int, stop: int) -> Expr:
             return op.slice(x, (start,), (stop,), axes=(3,))
@@ -253,14 +253,14 @@ class _Decoder:
         """The sum of the experts that a token chose, by their weights: only those are read."""
         count = self.of.experts_per_token
         chances = nn.softmax(self.dense(h, f"{own}router"), axis=-1)
-        found = op.topk(chances, count)
-        share: Expr = Project(found, 0)
+        expr = op.topk(chances, count)
+        share: Expr = Project(expr, 0)
         if self.of.renormalise:
             share = share / op.sum(share, axis=-1, keepdims=True)
 
         def of_expert(x: Expr, name: str) -> Expr:
             """(batch, new, chosen, in) by the weight of each that is chosen."""
-            raw = op.take(self.weight(name), Project(found, 1), axis=0)
+            raw = op.take(self.weight(name), Project(expr, 1), axis=0)
             weight = self.numbers(name, raw, 4)
             return op.squeeze(op.matmul(weight, op.expand_dims(x, (4,))), (4,))
 

@@ -229,9 +229,9 @@ class Engine:
         pieces: list[tuple[GeneratedText, TextPiece]] = []
         found = self.model.logits(self._caches, spans)
         for text, more, logits in zip(ready, proposed, found, strict=True):
-            for at, each in enumerate(logits):
+            for at, logit in enumerate(logits):
                 text.read += 1
-                pieces.append((text, self._take(text, each)))
+                pieces.append((text, self._take(text, logit)))
                 if text.finish or at == len(more) or text.tokens[-1] != more[at]:
                     break
             text.drafted = min(text.drafted, text.read)

@@ -115,13 +115,13 @@ def _check_shapes(of: Architecture, weights: Mapping[str, Weight]) -> None:
     whole |= {} if of.trained is None else {"positions": of.trained}
     layers: dict[str, dict[str, int]] = {}
     for name, weight in sorted(weights.items()):
-        found = re.fullmatch(r"(layer\d+_|)(\w+?)(_bias|)", name)
-        layer, kind = (found[1], found[2]) if found else ("", name)
+        match = re.fullmatch(r"(layer\d+_|)(\w+?)(_bias|)", name)
+        layer, kind = (match[1], match[2]) if match else ("", name)
         axes = SHAPES.get(kind)
         if axes is None:
             raise _misfit(f"The weight {weight.name} is not one that {of.family} uses.",
                           "only weights of the architecture", name)  # fmt: skip
-        axes = axes[:1] if found and found[3] else axes
+        axes = axes[:1] if match and match[3] else axes
         sizes = layers.setdefault(layer, {})
         turned = of.transposed and len(axes) == 2 and layer != "" and kind != "router"
         shape = weight.shape[::-1] if turned else weight.shape

@@ -91,8 +91,8 @@ def _factors(
         check(key, value, integer(0), "bad-model")
     long = (context or length) > trained
     names = ("rope_freqs.weight", f"rope_factors_{'long' if long else 'short'}.weight")
-    found = next((weights[name] for name in names if name in weights), None)
-    return None if found is None else found.data.astype(np.float64).tolist()
+    weight = next((weights[name] for name in names if name in weights), None)
+    return None if weight is None else weight.data.astype(np.float64).tolist()
 
 
 def canonical_weights(of: Mapping[str, Weight], family: str) -> dict[str, Weight]:

@@ -39,9 +39,9 @@ def loss(of: Architecture, weights: Mapping[str, Weight], batch: int, length: in
         "wanted": op.iota((count,)),
         **{name: op.zeros((count, of.shared, of.head)) for name in caches_of(of)},
     }
-    params = [each for each in called.params if str(each.name) not in given]
+    params = [param for param in called.params if str(param.name) not in given]
     inner, main = Var(Name("decoder"), None), Var(Name("main"), None)
-    args = tuple([given.get(str(each.name), each) for each in called.params])
+    args = tuple([given.get(str(param.name), param) for param in called.params])
     scores = Project(Call(inner, args), 0)
     words = weights.get("head", weights["embedding"]).shape[0]
     value = nn.cross_entropy(scores, targets, op.ones((words,)))

@@ -82,22 +82,22 @@ class LanguageModel:
 
     def logits(self, caches: Caches, spans: Sequence[Span]) -> list[Array]:
         """The logits of each span's wanted positions: (wanted, vocabulary). Writes the caches."""
-        new = max(len(each.tokens) for each in spans)
-        length = max(len(each.rows) for each in spans)
+        new = max(len(span.tokens) for span in spans)
+        length = max(len(span.rows) for span in spans)
         tokens, positions, rows = np.zeros((3, len(spans), new), np.int64)
         seen = np.full((len(spans), length), SPARE)
         rows[:] = SPARE
         wanted = list[int]()
-        for at, each in enumerate(spans):
-            count = len(each.tokens)
-            tokens[at, :count] = each.tokens
-            positions[at, :count] = np.arange(each.start, each.start + count)
-            rows[at, :count] = each.rows[each.start :]
-            seen[at, : len(each.rows)] = each.rows
-            wanted += range(at * new + count - each.wanted, at * new + count)
+        for at, span in enumerate(spans):
+            count = len(span.tokens)
+            tokens[at, :count] = span.tokens
+            positions[at, :count] = np.arange(span.start, span.start + count)
+            rows[at, :count] = span.rows[span.start :]
+            seen[at, : len(span.rows)] = span.rows
+            wanted += range(at * new + count - span.wanted, at * new + count)
         found = self.exe(
             tokens=tokens, positions=positions, rows=rows, seen=seen, wanted=np.array(wanted),
             **caches, **self._weights,
         )[0]  # fmt: skip
-        ends = np.cumsum([each.wanted for each in spans])[:-1]
+        ends = np.cumsum([span.wanted for span in spans])[:-1]
         return np.split(np.asarray(found), ends)

@@ -36,10 +36,10 @@ def open_safetensors(path: str | Path) -> Checkpoint:
     files = [given] if given.is_file() or not given.is_dir() else _files(folder)
     weights: dict[str, Weight] = {}
     for file in files:
-        for each in read_weights(file):
-            if each.name in weights:
-                refuse(file, "Two files hold a tensor of one name.", "one", each.name)
-            weights[each.name] = each
+        for weight in read_weights(file):
+            if weight.name in weights:
+                refuse(file, "Two files hold a tensor of one name.", "one", weight.name)
+            weights[weight.name] = weight
     path = folder / "config.json"
     return Checkpoint(read_json(read_text(path), path), weights, partial(from_folder, folder))
 
@@ -94,10 +94,10 @@ def _files(folder: Path) -> list[Path]:
     if not (index := folder / INDEX).is_file():
         return [folder / "model.safetensors"]
     names = read_json(read_text(index), index).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(each, str) for each in names.values()):
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         refuse(index, "The index maps no names.", "an object weight_map", str(type(names)))
     files = sorted(set(names.values()))
-    for each in files:
-        if Path(each).name != each or each in ("", ".", ".."):
-            refuse(index, "The index names a file outside of its folder.", "a name", each)
-    return [folder / each for each in files]
+    for file in files:
+        if Path(file).name != file or file in ("", ".", ".."):
+            refuse(index, "The index names a file outside of its folder.", "a name", file)
+    return [folder / file for file in files]

@@ -122,8 +122,8 @@ def kept(scores: Array, of: Sampler) -> tuple[Array, Array]:
 
 
 def _greatest(chances: Array, places: Array, count: int) -> Array:
-    found: Array = places[np.argpartition(-chances[places], count - 1)[:count]]
-    return found
+    array: Array = places[np.argpartition(-chances[places], count - 1)[:count]]
+    return array
 
 
 def log_chances(logits: Array) -> Array:

@@ -134,7 +134,7 @@ class Encoder:
 
     def whole(self, pieces: Sequence[TextPiece]) -> Json:
         """A text at once."""
-        self.count, text = len(pieces), "".join([each.text for each in pieces])
+        self.count, text = len(pieces), "".join([piece.text for piece in pieces])
         fields: Json = {"text": text}
         if self.parsed.chat:
             fields = {"message": {"role": "assistant", "content": text}}
@@ -156,14 +156,14 @@ class Encoder:
         name = self.model.tokenizer.name
         if self.parsed.chat:
             return {"content": [
-                {"token": name(each.token), "logprob": each.logprob, "top_logprobs": [
-                    {"token": name(token), "logprob": logs} for token, logs in each.likeliest]}
-                for each in pieces]}  # fmt: skip
+                {"token": name(piece.token), "logprob": piece.logprob, "top_logprobs": [
+                    {"token": name(token), "logprob": logs} for token, logs in piece.likeliest]}
+                for piece in pieces]}  # fmt: skip
         return {
-            "tokens": [name(each.token) for each in pieces],
-            "token_logprobs": [each.logprob for each in pieces],
-            "top_logprobs": [{name(token): logs for token, logs in each.likeliest}
-                             for each in pieces],
+            "tokens": [name(piece.token) for piece in pieces],
+            "token_logprobs": [piece.logprob for piece in pieces],
+            "top_logprobs": [{name(token): logs for token, logs in piece.likeliest}
+                             for piece in pieces],
         }  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def application(engine: Engine) -> Starlette:
 
         async def every() -> list[TextPiece]:
             async with aclosing(pieces):
-                return [each async for each in pieces]
+                return [text_piece async for text_piece in pieces]
 
         work, watch = asyncio.ensure_future(every()), asyncio.ensure_future(gone())
         try:

@@ -94,9 +94,9 @@ def from_folder(folder: Path) -> Tokenizer:
     config = {**_json(folder / "config.json"), **_json(folder / "generation_config.json")}
     path = folder / "tokenizer_config.json"
     said = _json(path)
-    for name, each in FIELDS.items():
+    for name, value in FIELDS.items():
         if said.get(name) is not None:
-            check(f"{name} in {path}", said[name], each, "bad-model")
+            check(f"{name} in {path}", said[name], value, "bad-model")
     jinja = folder / "chat_template.jinja"
     template = read_text(jinja) if jinja.is_file() else said.get("chat_template")
     if isinstance(template, list):
@@ -191,7 +191,7 @@ def from_metadata(of: Mapping[str, Any]) -> Tokenizer:  # Any: what GGUF holds
     template = of.get("tokenizer.chat_template")
     if template is not None:
         check("tokenizer.chat_template", template, TEXT, "bad-model")
-    known = frozenset(each for each in ends if each is not None)
+    known = frozenset(end for end in ends if end is not None)
     return Tokenizer(inner, known, template, first, tokens[eos] if eos is not None else "")
 
 

@@ -86,12 +86,12 @@ def _gathered(stmt: st.Stmt) -> tuple[Access, ...]:
     """The accesses of a statement, whose parts have theirs."""
     match stmt:
         case st.Seq(stmts):
-            return tuple([each for part in stmts for each in _found[part]])
+            return tuple([access for part in stmts for access in _found[part]])
         case st.Alloc(buffer, body):
-            return tuple([each for each in _found[body] if each.buffer is not buffer])
+            return tuple([access for access in _found[body] if access.buffer is not buffer])
         case st.For(var, extent, _, body) if not reads_memory(extent):
             loop = var, extent
-            return tuple([evolve(each, inner=(loop, *each.inner)) for each in _found[body]])
+            return tuple([evolve(access, inner=(loop, *access.inner)) for access in _found[body]])
         case st.Block():
             found = _bound(stmt)
             return _walked((stmt,), NOWHERE) if found is None else found
@@ -106,23 +106,23 @@ def _bound(block: st.Block) -> tuple[Access, ...] | None:
     known: dict[Term, sc.Scalar | None] = {var: _value(value, {}) for var, value in values}
     around = frozenset[Term]().union(*map(free_vars, (*block.bindings, block.predicate)))
     predicate = () if block.predicate is st.TRUE else (block.predicate,)
-    facts = tuple([each for each in predicate if not reads_memory(each)])
+    facts = tuple([scalar for scalar in predicate if not reads_memory(scalar)])
     found = _loads((block.predicate, *block.bindings), NOWHERE)
-    for each in inside(block):
+    for access in inside(block):
         inner: list[tuple[sc.ScalarVar, sc.Scalar]] = []
-        for var, size in each.inner:
+        for var, size in access.inner:
             if var in around or (outside := _value(size, known)) is None:
                 return None
             inner.append((var, outside))
-        sizes = [_value(size, known) for size in each.extents]
+        sizes = [_value(size, known) for size in access.extents]
         extents = [size for size in sizes if size is not None]
         if len(extents) < len(sizes):
             return None
-        starts = [None if start is None else _value(start, known) for start in each.starts]
-        said = [fact for own in each.facts if (fact := _value(own, known)) is not None]
+        starts = [None if start is None else _value(start, known) for start in access.starts]
+        said = [fact for own in access.facts if (fact := _value(own, known)) is not None]
         here = _Place(known, tuple(inner), frozenset(), (*facts, *said))
-        here = evolve(here, certain=each.certain and not predicate)
-        found.append(_box(each.buffer, starts, extents, here.inner, here, written=each.written))
+        here = evolve(here, certain=access.certain and not predicate)
+        found.append(_box(access.buffer, starts, extents, here.inner, here, written=access.written))
     return tuple(found)
 
 
@@ -192,7 +192,7 @@ def _walked(roots: tuple[st.Stmt, ...], start: _Place) -> tuple[Access, ...]:
             case _:
                 pass
         found += _loads(scalars, here)
-        stack.extend([(each, deeper) for each in reversed(st.substatements(stmt))])
+        stack.extend([(substatement, deeper) for substatement in reversed(st.substatements(stmt))])
     return tuple(found)
 
 
@@ -209,7 +209,7 @@ def _loads(roots: tuple[sc.Scalar, ...], here: _Place) -> list[Access]:
             case sc.Load(buffer, indices):
                 if buffer not in place.own:
                     found.append(_element(buffer, indices, place, written=False))
-                stack.extend([(each, place) for each in reversed(indices)])
+                stack.extend([(index, place) for index in reversed(indices)])
             case sc.Reduce(_, axes, extents, body):
                 stack.append((body, _looped(place, axes, extents)))
             case _:
@@ -224,9 +224,9 @@ def _element(
     """An element, or the elements that an index of several lanes means."""
     inner = here.inner
     starts: list[sc.Scalar | None] = []
-    for each in indices:
-        start: sc.Scalar | None = each
-        match each:
+    for index in indices:
+        start: sc.Scalar | None = index
+        match index:
             case sc.Ramp(base, stride, lanes):
                 lane = sc.ScalarVar(_unused(indices, inner), i64)
                 inner = (*inner, (lane, sc.index(lanes)))
@@ -243,23 +243,23 @@ def _invoked(stmt: st.Invoke, here: _Place) -> list[Access]:
     found = []
     meaning = find_intrinsic(stmt.name)
     params = None if meaning is None else meaning.meaning.params
-    for at, each in enumerate(stmt.operands):
-        if not isinstance(each, st.Region):
+    for at, operand in enumerate(stmt.operands):
+        if not isinstance(operand, st.Region):
             continue
         modes = [False, True]
         if params is not None and meaning is not None and at < len(params):
             of = [a.written for a in accesses(meaning.meaning.body) if a.buffer is params[at]]
             modes = sorted(set(of))
-        if each.buffer in here.own:
+        if operand.buffer in here.own:
             continue
         starts: list[sc.Scalar | None] = []
         extents: list[sc.Scalar] = []
-        for start, extent in zip(each.starts, each.extents, strict=True):
+        for start, extent in zip(operand.starts, operand.extents, strict=True):
             size = _value(extent, here.known)
             starts.append(None if size is None else _value(start, here.known))
             extents.append(ONE if size is None else size)
         for written in modes:
-            found.append(_box(each.buffer, starts, extents, here.inner, here, written=written))
+            found.append(_box(operand.buffer, starts, extents, here.inner, here, written=written))
     return found
 
 
@@ -308,6 +308,6 @@ def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scal
 
 def _unused(indices: tuple[sc.Scalar, ...], inner: Inner) -> Name:
     used = {var.name for var, _ in inner}
-    for each in indices:
-        used |= {var.name for var in free_vars(each) if isinstance(var, sc.ScalarVar)}
+    for index in indices:
+        used |= {var.name for var in free_vars(index) if isinstance(var, sc.ScalarVar)}
     return fresh(Name("lane"), used)

@@ -325,7 +325,7 @@ class KnownBounds:
         whole = polynomial(term)
         if self._follows(whole, [*told, *_of_quotients(whole)]):
             return True
-        divided = [each for fact in _about(whole, told) for each in _of_quotients(fact)]
+        divided = [quotient for fact in _about(whole, told) for quotient in _of_quotients(fact)]
         every = [*told, *_of_quotients(whole), *divided]
         if divided and self._follows(whole, every, (_most_times, _least_times)):
             return True
@@ -374,7 +374,7 @@ class KnownBounds:
         alone, without subtraction, is non-negative."""
         low, high = self.interval(of)
         is_checked = low < 0 and all(
-            self.ranges.get(each, (0, 0))[1] == DIM_RANGE[1] for each in free_vars(of)
+            self.ranges.get(var, (0, 0))[1] == DIM_RANGE[1] for var in free_vars(of)
         )
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
 

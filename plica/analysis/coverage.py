@@ -73,7 +73,7 @@ def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
     variables = [loop.var for loop in writer.loops]
     first = variables.index(shared.var) + 1
     inner = tuple([(loop.var, loop.extent) for loop in writer.loops[first:]])
-    written = {each.buffer for each in inside(writer.node) if each.written}
+    written = {access.buffer for access in inside(writer.node) if access.written}
     return all(reaches(writer.node, inner, box, context) for box in reads if box.buffer in written)
 
 
@@ -97,7 +97,7 @@ def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
         said += [Le(ZERO, at), Lt(at, size)]
         said += [] if begin is ZERO else [Le(begin, at)]
         said += [] if stop is size else [Lt(at, stop)]
-    extents = [size for each in writes for _, size in each.loops]
+    extents = [size for write in writes for _, size in write.loops]
     there = context.where(*_positive_dims(extents, context), *said)
     return reached(writes, element, there)
 
@@ -125,7 +125,7 @@ def _stop(start: Scalar, extent: Scalar) -> Scalar:
 def _positive_dims(extents: Iterable[Scalar], context: Context) -> list[Scalar]:
     """That dims are positive, or nothing is computed anyway."""
     ranged = {each.var for each in context.ranges}
-    free = frozenset[Term]().union(*[free_vars(each) for each in extents])
+    free = frozenset[Term]().union(*[free_vars(extent) for extent in extents])
     dims = [each for each in free if isinstance(each, ScalarVar) and each not in ranged]
     return [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
 
@@ -148,7 +148,7 @@ def reached(writes: Sequence[Write], element: Places, context: Context) -> bool:
 
 def _reached_by_one(writes: Iterable[Write], element: Places, context: Context) -> bool:
     return any(
-        all(proved(each, context) for each in _conditions(write, element, guess))
+        all(proved(condition, context) for condition in _conditions(write, element, guess))
         for write in writes
         for guess in _guesses(write, element, context)
     )
@@ -161,17 +161,17 @@ def _reached_by_cases(
     fuel[0] -= 1
     if fuel[0] < 0:
         return False
-    open_of = [_unproved(each, element, context) for each in writes]
+    open_of = [_unproved(write, element, context) for write in writes]
     if any(each == () for each in open_of):
         return True
     number, cases = min(
         ((at, each) for at, each in enumerate(open_of) if each is not None),
         key=lambda each: len(each[1]), default=(0, None),
     )  # fmt: skip
-    rest = [each for at, each in enumerate(writes) if at != number and open_of[at] is not None]
+    rest = [write for at, write in enumerate(writes) if at != number and open_of[at] is not None]
     if cases is None or not rest:
         return False
-    return all(_reached_by_cases(rest, element, context.unless(each), fuel) for each in cases)
+    return all(_reached_by_cases(rest, element, context.unless(case), fuel) for case in cases)
 
 
 def _unproved(write: Write, element: Places, context: Context) -> tuple[sc.Scalar, ...] | None:
@@ -180,12 +180,12 @@ def _unproved(write: Write, element: Places, context: Context) -> tuple[sc.Scala
     best: tuple[sc.Scalar, ...] | None = None
     for guess in _guesses(write, element, context):
         left: list[sc.Scalar] = []
-        for each in _conditions(write, element, guess):
-            if proved(each, context):
+        for condition in _conditions(write, element, guess):
+            if proved(condition, context):
                 continue
-            if isinstance(each, sc.Eq) or isinstance(simple(each, context), sc.Lit):
+            if isinstance(condition, sc.Eq) or isinstance(simple(condition, context), sc.Lit):
                 break
-            left.append(each)
+            left.append(condition)
         else:
             if best is None or len(left) < len(best):
                 best = tuple(left)
@@ -194,7 +194,7 @@ def _unproved(write: Write, element: Places, context: Context) -> tuple[sc.Scala
 
 def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Context) -> bool:
     """Whether the element is reached at each point of the short loops that its place depends on."""
-    free = frozenset[Term]().union(*[free_vars(each) for each in element])
+    free = frozenset[Term]().union(*[free_vars(scalar) for scalar in element])
     short: list[tuple[sc.ScalarVar, range]] = []
     for each in reversed(context.ranges):
         first, stop = known(each.start), known(each.stop)
@@ -210,9 +210,9 @@ def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Conte
         }
         here = Context(
             tuple([each for each in context.ranges if each.var not in point]),
-            tuple([substitute(each, point) for each in context.facts]),
+            tuple([substitute(fact, point) for fact in context.facts]),
         )
-        if not _reached_by_one(writes, tuple([substituted(each, point) for each in element]), here):
+        if not _reached_by_one(writes, tuple([substituted(term, point) for term in element]), here):
             return False
     return True
 
@@ -240,8 +240,8 @@ def _conditions(
     for var, extent in write.loops:
         yield sc.Le(sc.index(0), found[var])
         yield sc.Lt(found[var], substituted(extent, found))
-    for each in write.guards:
-        yield substituted(each, found)
+    for guard in write.guards:
+        yield substituted(guard, found)
 
 
 def _solve(
@@ -282,8 +282,8 @@ def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.S
     offsets = [
         simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
     ]
-    free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
-    telling = tuple([each for each in write.loops if each[0] in free])
+    free = frozenset[Term]().union(*[free_vars(offset) for offset in offsets])
+    telling = tuple([loop for loop in write.loops if loop[0] in free])
     # How far the places reach does not matter for a guess.
     places = iteration_map(telling, tuple(offsets), tuple([sc.index(1)] * len(offsets)))
     values = [simple(w - b, context) for w, b in zip(element, begins, strict=True)]

@@ -64,7 +64,7 @@ def children(scope: Stmt) -> tuple[Child, ...]:
 def _child(block: Block) -> Child:
     reads, writes = block_boxes(block)
     return Child(
-        block, tuple([each.buffer for each in reads]), tuple([each.buffer for each in writes])
+        block, tuple([read.buffer for read in reads]), tuple([write.buffer for write in writes])
     )
 
 
@@ -111,7 +111,7 @@ def outputs(kernel: Kernel) -> tuple[Block, ...]:
     """The outermost blocks that write a parameter of the kernel."""
     params = frozenset(kernel.params)
     return tuple(
-        [each.block for each in children(kernel.body) if not params.isdisjoint(each.writes)]
+        [child.block for child in children(kernel.body) if not params.isdisjoint(child.writes)]
     )
 
 
@@ -144,10 +144,10 @@ MAX_ACCESSES: Final = 6  # of one buffer, whose pairs are compared
 def _is_disjoint(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:
     """Whether different iterations touch different elements, shown for each pair of accesses of
     which one writes."""
-    distinct = dict.fromkeys([each for each in touched if each.buffer is buffer])
+    distinct = dict.fromkeys([access for access in touched if access.buffer is buffer])
     if not 1 < len(distinct) <= MAX_ACCESSES:
         return False  # a single access has no inverse, as the caller has seen
-    indexed_accesses = [indexed(each, (loop,)) for each in distinct]
+    indexed_accesses = [indexed(access, (loop,)) for access in distinct]
     if any(each.indices is None or not _mentions(each, loop.var) for each in indexed_accesses):
         return False
     return all(
@@ -161,13 +161,13 @@ def _is_disjoint(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool
 def _mentions(access: IndexedAccess, var: ScalarVar) -> bool:
     """Whether the place of an access depends on a variable."""
     terms = (*(access.indices or ()), *access.context.facts)
-    return any(var in free_vars(each) for each in terms)
+    return any(var in free_vars(term) for term in terms)
 
 
 def indexed(access: Access, around: tuple[For, ...]) -> IndexedAccess:
     """An access with its index expressions, in the context of loops and predicates around it."""
     context = EMPTY
-    for var, extent in (*[(each.var, each.extent) for each in around], *access.inner):
+    for var, extent in (*[(loop.var, loop.extent) for loop in around], *access.inner):
         context = context.loop(var, extent)
     places: list[Scalar] | None = []
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
@@ -213,7 +213,7 @@ def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Sca
             loops.append((offset, extent))
             start = start + offset
         bindings.append(start)
-    free = frozenset().union(*[free_vars(each) for each in bindings])
+    free = frozenset().union(*[free_vars(binding) for binding in bindings])
     loops = [each for each in loops if each[0] in free]
     if loop.var not in free:
         return None
@@ -227,7 +227,7 @@ def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Sca
         context = EMPTY
         for var, extent in loops:
             context = context.loop(var, extent)
-        plain = [simple(each, context) for each in bindings]
+        plain = [simple(binding, context) for binding in bindings]
         if plain != bindings:
             inverse = _inverted(loop.var, loops, plain, values, predicate)
     if inverse is None or not free_vars(inverse).isdisjoint(inner | {loop.var}):

@@ -108,7 +108,7 @@ def _is_seen_outside(every: list[Stmt], loop: For, buffer: Buffer) -> bool:
     """Whether a statement outside of a loop touches a buffer."""
     inside = set(_statements(loop))
     alone = [each for each in every if each not in inside and not substatements(each)]
-    return any(buffer in free_vars(each) for each in alone)
+    return any(buffer in free_vars(statement) for statement in alone)
 
 
 def race_of(loop: For, buffer: Buffer) -> Race | None:
@@ -117,12 +117,12 @@ def race_of(loop: For, buffer: Buffer) -> Race | None:
         return None  # each block of threads has its own
     choosy = _is_chosen(loop, buffer)
     touched = [
-        each for each in accesses(loop.body)
-        if each.buffer is buffer and each.certain and (each.written or not choosy)
+        access for access in accesses(loop.body)
+        if access.buffer is buffer and access.certain and (access.written or not choosy)
     ]  # fmt: skip
     shape = [_size(size) for size in buffer.shape]
-    rows = [(each.written, found) for each in touched
-            if (found := _places(loop, each, shape)) is not None]  # fmt: skip
+    rows = [(access.written, found) for access in touched
+            if (found := _places(loop, access, shape)) is not None]  # fmt: skip
     if not (writes := [found for written, found in rows if written]):
         return None
     places, turns = (np.concatenate(each) for each in zip(*writes, strict=True))
@@ -142,7 +142,7 @@ def race_of(loop: For, buffer: Buffer) -> Race | None:
 def _is_chosen(loop: For, buffer: Buffer) -> bool:
     """Whether some element of a buffer is read only under a condition."""
     selects = [node for node in post_order(loop.body) if isinstance(node, Select)]
-    return any(buffer in free_vars(branch) for each in selects for branch in each._children[1:])
+    return any(buffer in free_vars(branch) for select in selects for branch in select._children[1:])
 
 
 def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbers] | None:
@@ -217,7 +217,7 @@ def on_grid(
         elif node in grid:
             memo[node] = grid[node]
         elif row is not None and not isinstance(node, ScalarVar):
-            memo[node] = row.array(*[memo[each] for each in node._children])
+            memo[node] = row.array(*[memo[child] for child in node._children])
         else:
             return node
-    return [memo[each] for each in wanted]
+    return [memo[scalar] for scalar in wanted]

@@ -46,12 +46,12 @@ def reducer(root: Stmt) -> str | None:
             stack.extend(substatements(stmt))
         else:
             return None
-    written = {each.buffer for each in stores}
-    for each in stores:
-        taken = update(each)
+    written = {store.buffer for store in stores}
+    for store in stores:
+        taken = update(store)
         if taken is None or not free_vars(taken).isdisjoint(written):
             return None
-        found.add(OPERATIONS[type(each.value)])
+        found.add(OPERATIONS[type(store.value)])
     return found.pop() if len(found) == 1 else None
 
 

@@ -142,7 +142,7 @@ def neighbours(touched: Iterable[Access]) -> Iterator[Access]:
         if None in access.starts:
             groups[access] = [(access, ())]
             continue
-        starts = tuple([polynomial(each) for each in access.starts if each is not None])
+        starts = tuple([polynomial(scalar) for scalar in access.starts if scalar is not None])
         forms = tuple([each.form for each in starts])
         key = access.buffer, access.written, access.inner, access.extents, forms
         groups.setdefault(key, []).append((access, starts))
@@ -150,7 +150,7 @@ def neighbours(touched: Iterable[Access]) -> Iterator[Access]:
         if not others:
             yield first
             continue
-        lows, highs = [*begins], [each.constant for each in begins]
+        lows, highs = [*begins], [begin.constant for begin in begins]
         firsts = list(first.starts)
         for access, starts in others:
             for at, start in enumerate(starts):

@@ -139,7 +139,7 @@ def _chain(stmt: st.Stmt) -> Iterator[tuple[st.Stmt, tuple[st.Stmt, ...]]]:
 def _branches(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
     """The siblings innermost in a chain of statements."""
     *_, (_, inside) = _chain(stmt)
-    return tuple([each for each in inside if each.__class__ is not st.Store])
+    return tuple([statement for statement in inside if statement.__class__ is not st.Store])
 
 
 def _part(parts: Mapping[st.Stmt, Part], stmt: st.Stmt) -> Part:
@@ -270,7 +270,7 @@ def _is_distinct(kernel: st.Kernel) -> bool:
             if stmt.label in labels:
                 return False
             labels.add(stmt.label)
-            names.update([each.name for each in stmt.vars])
+            names.update([var.name for var in stmt.vars])
             count += len(stmt.vars)
         if len(names) < count:
             return False
@@ -278,7 +278,7 @@ def _is_distinct(kernel: st.Kernel) -> bool:
 
 
 def _parameter_names(kernel: st.Kernel) -> set[Name]:
-    return {each.name for each in kernel.dims} | {each.name for each in kernel.params}
+    return {dim.name for dim in kernel.dims} | {param.name for param in kernel.params}
 
 
 class _Names:
@@ -321,7 +321,7 @@ def _distinct(kernel: st.Kernel) -> st.Stmt:
             continue
         stmt = _renamed(stmt, names, labels)
         stack.append((stmt, True))
-        stack.extend((each, False) for each in reversed(st.substatements(stmt)))
+        stack.extend((substatement, False) for substatement in reversed(st.substatements(stmt)))
     return done[0]
 
 

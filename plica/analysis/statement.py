@@ -95,7 +95,7 @@ def holding(wanted: Callable[[st.Stmt], bool]) -> Callable[[st.Stmt], bool]:
     memo: dict[st.Stmt, bool] = {}
 
     def found(stmt: st.Stmt) -> bool:
-        return wanted(stmt) or any(memo[each] for each in st.substatements(stmt))
+        return wanted(stmt) or any(memo[substatement] for substatement in st.substatements(stmt))
 
     return lambda stmt: fold_into(memo, stmt, st.substatements, found)
 
@@ -151,7 +151,7 @@ def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
 
 def outermost(kernel: st.Kernel) -> Context:
     """The context of a whole kernel: dims are non-negative."""
-    return EMPTY.where(*[Le(index(0), each) for each in kernel.dims])
+    return EMPTY.where(*[Le(index(0), dim) for dim in kernel.dims])
 
 
 def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
@@ -177,13 +177,13 @@ def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
 @lru_cache(maxsize=4096)
 def reads_memory(term: Scalar) -> bool:
     """Whether a scalar loads from some buffer."""
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+    return any(isinstance(var, Buffer) for var in free_vars(term))
 
 
 def opened_sum(of: Reduce, depth: int) -> tuple[Scalar, list[tuple[ScalarVar, Scalar]]]:
     """The body of a reduction term, and its axes as loops with fresh names; `depth` is the number
     of enclosing reductions."""
-    axes = [ScalarVar(Name("a term", depth + at), each.dtype) for at, each in enumerate(of.axes)]
+    axes = [ScalarVar(Name("a term", depth + at), axis.dtype) for at, axis in enumerate(of.axes)]
     body = substitute(of.body, dict(zip(of.axes, axes, strict=True)))
     return body, list(zip(axes, of.extents, strict=True))
 
@@ -204,10 +204,10 @@ def direct_scalars(stmt: st.Stmt) -> Iterator[Scalar]:
         case st.Block():
             yield from (*stmt.extents, *stmt.bindings, stmt.predicate)
         case st.Invoke(_, operands):
-            for each in operands:
-                if isinstance(each, st.Region):
-                    yield from (*each.starts, *each.extents)
+            for operand in operands:
+                if isinstance(operand, st.Region):
+                    yield from (*operand.starts, *operand.extents)
                 else:
-                    yield each
+                    yield operand
         case _:
             return

@@ -99,8 +99,8 @@ def _are_written_where_chosen(
 ) -> bool:
     """Whether each read is preceded by its writes, given the branches that lead to the read."""
     chosen: dict[tuple[AccessStep, ...], list[CoveredAccess]] = {}
-    for each in reads:
-        chosen.setdefault(each.way, []).append(each)
+    for read in reads:
+        chosen.setdefault(read.way, []).append(read)
     return list(chosen) != [way] and all(
         _is_written_before(writes, each, taken, context) for each, taken in chosen.items()
     )
@@ -117,23 +117,23 @@ def _is_written_before(
         return False
     context = CoveredAccess((), False, way).context(start)
     before, inits = _coming_before(writes, way)
-    places = list(dict.fromkeys([each.indices for each in reads]))
-    together = joined([Write(each, ()) for each in places], "a read")
+    places = list(dict.fromkeys([read.indices for read in reads]))
+    together = joined([Write(place, ()) for place in places], "a read")
 
     def all_reached(wanted: Sequence[Write]) -> bool:
-        for each in wanted:
+        for write in wanted:
             here = context
-            for var, extent in each.loops:
+            for var, extent in write.loops:
                 here = here.loop(var, extent)
-            inits_of = partial(_init_before, element=each.indices, context=here)
-            if not any(map(inits_of, inits)) and not reached(before, each.indices, here):
+            inits_of = partial(_init_before, element=write.indices, context=here)
+            if not any(map(inits_of, inits)) and not reached(before, write.indices, here):
                 return False
         return True
 
     return all_reached(together) or (
         len(together) < len(places)
         and len(writes) > 1
-        and all_reached([Write(each, ()) for each in places])
+        and all_reached([Write(place, ()) for place in places])
     )
 
 
@@ -178,7 +178,7 @@ def part_touching(stmt: st.Stmt, buffer: sc.Buffer) -> st.Stmt:
         if isinstance(stmt, st.Alloc):
             stmt = stmt.body
             continue
-        parts = [each for each in stmt.stmts if touches_buffer(each, buffer)]
+        parts = [statement for statement in stmt.stmts if touches_buffer(statement, buffer)]
         if len(parts) != 1:
             return st.seq(*parts)
         (stmt,) = parts
@@ -196,9 +196,9 @@ def _touches(root: st.Stmt, buffer: sc.Buffer) -> Iterator[CoveredAccess | None]
             case st.Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
             case st.Invoke(_, operands):
-                for at, each in enumerate(operands):
-                    if isinstance(each, st.Region) and each.buffer is buffer:
-                        yield _whole(each, stmt, way, values, written=_begins(stmt, at))
+                for at, operand in enumerate(operands):
+                    if isinstance(operand, st.Region) and operand.buffer is buffer:
+                        yield _whole(operand, stmt, way, values, written=_begins(stmt, at))
             case st.While():
                 yield None
             case _:
@@ -208,8 +208,8 @@ def _touches(root: st.Stmt, buffer: sc.Buffer) -> Iterator[CoveredAccess | None]
                 yield from _loads(scalar, buffer, stmt, way, values)
         steps, inner = _steps(stmt, values)
         stack.extend(
-            (each, (*way, step), inner)
-            for each, step in reversed(list(zip(st.substatements(stmt), steps, strict=True)))
+            (statement, (*way, step), inner)
+            for statement, step in reversed(list(zip(st.substatements(stmt), steps, strict=True)))
         )
 
 
@@ -219,9 +219,9 @@ def _touch(
     way: tuple[AccessStep, ...],
     values: Mapping[Term, sc.Scalar],
 ) -> CoveredAccess | None:
-    if any(has_vectors(each) or _opaque(each) for each in indices):
+    if any(has_vectors(index) or _opaque(index) for index in indices):
         return None
-    return CoveredAccess(tuple([_in_loops(each, values) for each in indices]), written, way)
+    return CoveredAccess(tuple([_in_loops(index, values) for index in indices]), written, way)
 
 
 def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
@@ -236,9 +236,9 @@ def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
 
     places: list[sc.Scalar] = []
     steps: list[AccessStep] = []
-    for size, each in zip(load.buffer.shape, load.indices, strict=True):
-        place = map_top_down(one, each) if _opaque(each) and sc.dtype_of(each) is i64 else each
-        if place is not each:
+    for size, index in zip(load.buffer.shape, load.indices, strict=True):
+        place = map_top_down(one, index) if _opaque(index) and sc.dtype_of(index) is i64 else index
+        if place is not index:
             steps += [AccessStep(st.NOTHING, 0, guard=inside)
                       for inside in (sc.Le(sc.index(0), place), sc.Lt(place, size))]  # fmt: skip
         places.append(place)
@@ -250,10 +250,10 @@ def _begins(call: st.Invoke, at: int) -> bool:
 
     Then it reads nothing of it that was there.
     """
-    found = find_intrinsic(call.name)
-    if found is None or at >= len(found.meaning.params):
+    intrinsic = find_intrinsic(call.name)
+    if intrinsic is None or at >= len(intrinsic.meaning.params):
         return False
-    buffer, stmt = found.meaning.params[at], found.meaning.body
+    buffer, stmt = intrinsic.meaning.params[at], intrinsic.meaning.body
     if isinstance(stmt, st.Seq) and stmt.stmts:
         stmt = stmt.stmts[0]
     loops: list[tuple[Term, sc.Scalar]] = []
@@ -288,7 +288,7 @@ def _whole(
 
 
 def _opaque(term: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
+    return any(isinstance(var, sc.Buffer) for var in free_vars(term))
 
 
 def _loads(
@@ -299,13 +299,13 @@ def _loads(
     values: Mapping[Term, sc.Scalar],
 ) -> Iterator[CoveredAccess | None]:
     """The loads of a term; those in branches that are not taken do not count."""
-    binders = [each for each in post_order(root) if type(each).binds]
+    binders = [term for term in post_order(root) if type(term).binds]
     bound = {kid for node in binders if not isinstance(node, sc.Reduce) for kid in node._children}
     stack: list[tuple[Term, tuple[AccessStep, ...], tuple[AccessStep, ...]]] = [(root, (), ())]
     seen: set[tuple[Term, tuple[object, ...]]] = set()
     while stack:
         node, terms, guards = stack.pop()
-        key = node, tuple([each.loop or each.guard for each in (*terms, *guards)])
+        key = node, tuple([step.loop or step.guard for step in (*terms, *guards)])
         if key in seen or buffer not in free_vars(node):
             continue
         seen.add(key)
@@ -324,10 +324,10 @@ def _loads(
             body, loops = opened_sum(node, len(terms))
             own = [AccessStep(stmt, 0, (var, _in_loops(size, values))) for var, size in loops]
             stack.append((body, (*terms, *own), guards))
-            stack.extend((each, terms, guards) for each in node.extents)
+            stack.extend((extent, terms, guards) for extent in node.extents)
         else:
-            kids = [each for each in node._children if isinstance(each, sc.Scalar)]
-            stack.extend((each, terms, guards) for each in kids)
+            kids = [child for child in node._children if isinstance(child, sc.Scalar)]
+            stack.extend((child, terms, guards) for child in kids)
 
 
 def _steps(
@@ -342,7 +342,7 @@ def _steps(
             contrary = None if holds is None else negated(holds)
             return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
         case st.Block():
-            bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
+            bindings = tuple([_in_loops(binding, values) for binding in stmt.bindings])
             plain = stmt.predicate is not st.TRUE and not _opaque(stmt.predicate)
             guard = _in_loops(stmt.predicate, values) if plain else None
             inner = dict(values)
@@ -383,7 +383,7 @@ def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Conte
     loops = {each.loop[0]: each.loop for each in way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
     reducing = [binding for binding, kind in kinds if kind in st.ACCUMULATING]
-    around = frozenset[Term]().union(*[free_vars(each) for each in reducing])
+    around = frozenset[Term]().union(*[free_vars(scalar) for scalar in reducing])
     if not around <= loops.keys():
         return False  # the reduction began in an earlier run
     kinds_around = {each.stmt.kind for each in way[:shared] if _is_loop(each.stmt, around)}
@@ -395,17 +395,17 @@ def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Conte
     conditions: list[sc.Scalar] = [
         sc.Eq(one, two) for one, two in zip(init.write.indices, element, strict=True)
     ]
-    conditions += [sc.Eq(_in_loops(each, first), sc.index(0)) for each in reducing]
-    for each in way[: shared + 1]:
-        if _is_unclear(each):
+    conditions += [sc.Eq(_in_loops(scalar, first), sc.index(0)) for scalar in reducing]
+    for access_step in way[: shared + 1]:
+        if _is_unclear(access_step):
             return False
-        if each.guard is not None:
-            conditions.append(_in_loops(each.guard, first))
-        if each.loop is not None and not around.isdisjoint(free_vars(each.loop[1])):
+        if access_step.guard is not None:
+            conditions.append(_in_loops(access_step.guard, first))
+        if access_step.loop is not None and not around.isdisjoint(free_vars(access_step.loop[1])):
             return False
     # The statements around the write inside the init run whenever the init does.
     return reached([init.inner], element, context) and all(
-        proved(each, context) for each in conditions
+        proved(condition, context) for condition in conditions
     )
 
 

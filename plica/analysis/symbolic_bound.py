@@ -74,10 +74,10 @@ def _extents(context: Context) -> dict[ScalarVar, tuple[Scalar, Scalar]]:
 
 
 def _product(factor: int, atoms: Sequence[Scalar]) -> Scalar:
-    found: Scalar = index(factor)
-    for each in atoms:
-        found = found * each
-    return found
+    scalar: Scalar = index(factor)
+    for atom in atoms:
+        scalar = scalar * atom
+    return scalar
 
 
 def _last(stop: Scalar) -> Scalar:

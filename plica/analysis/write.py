@@ -114,20 +114,20 @@ def _box_of(write: Write) -> FilledBox | None:
         return None
     guards: list[sc.Scalar] = []
     cut: list[BoxDigit | None] = []
-    for guard in dict.fromkeys([each for whole in write.guards for each in conjuncts(whole)]):
+    for guard in dict.fromkeys([scalar for whole in write.guards for scalar in conjuncts(whole)]):
         if free_vars(guard).isdisjoint(extents):
             guards.append(guard)
         else:
             cut.append(_cut_digit(guard, extents))
-    digits = [each for each in cut if each is not None]
-    in_cut = [var for each in digits for var in each.parts]
+    digits = [box_digit for box_digit in cut if box_digit is not None]
+    in_cut = [var for digit in digits for var in digit.parts]
     if len(digits) < len(cut) or len(set(in_cut)) < len(in_cut):
         return None
     overlapping = _overlapping(write.indices, extents)
     rest_of = [var for var in extents if var not in in_cut and var not in overlapping]
     digits += [BoxDigit({var: 1}, extents[var]) for var in rest_of]
     digits += overlapping.values()
-    counted = {key for each in digits for key in each.parts}
+    counted = {key for digit in digits for key in digit.parts}
     starts: list[Polynomial] = []
     sizes: list[int] = []
     used: list[BoxDigit] = []
@@ -138,18 +138,18 @@ def _box_of(write: Write) -> FilledBox | None:
         }
         rest = {key: factor for key, factor in of.terms.items() if key not in counted}
         start = Polynomial(of.constant, rest)
-        scaled = [(each.scale(factors), each) for each in digits if each.extent > 1]
-        mine = [(scale, each) for scale, each in scaled if scale]
+        scaled = [(digit.scale(factors), digit) for digit in digits if digit.extent > 1]
+        mine = [(scale, box_digit) for scale, box_digit in scaled if scale]
         if len(mine) < sum(scale != 0 for scale, _ in scaled) or any(
-            not free_vars(each).isdisjoint(extents) for each in start.atoms()
+            not free_vars(atom).isdisjoint(extents) for atom in start.atoms()
         ):
             return None
-        spans = [(scale * each.gap, scale * each.greatest) for scale, each in mine]
+        spans = [(scale * box_digit.gap, scale * box_digit.greatest) for scale, box_digit in mine]
         if (size := _dense(spans)) is None:
             return None
         starts.append(start)
         sizes.append(size)
-        used += [each for _, each in mine]
+        used += [box_digit for _, box_digit in mine]
     if len(set(used)) < len(used):
         return None  # a diagonal
     return FilledBox(tuple(starts), tuple(sizes), tuple(guards))
@@ -253,12 +253,12 @@ def joined(writes: Sequence[Write], hint: str = "a write") -> list[Write]:
         return list(writes)
     groups: dict[object, list[tuple[Write, tuple[Polynomial, ...]]]] = {}
     for write in writes:
-        places = tuple([polynomial(each) for each in write.indices])
-        key = write.loops, write.guards, tuple([each.form for each in places])
+        places = tuple([polynomial(index) for index in write.indices])
+        key = write.loops, write.guards, tuple([place.form for place in places])
         groups.setdefault(key, []).append((write, places))
     found: list[Write] = []
     for group in groups.values():
-        points = {tuple([each.constant for each in places]) for _, places in group}
+        points = {tuple([place.constant for place in places]) for _, places in group}
         grid = _grid(points) if len(group) > 1 else None
         first = next(w for w, p in group if tuple([e.constant for e in p]) == min(points))
         found += [write for write, _ in group] if grid is None else [_over(first, grid, hint)]

@@ -184,7 +184,7 @@ def _lstm(attrs: Attrs, inputs: Any, state: Any, bias: Any) -> Call:
 
     hidden = attrs["hidden_size"]
     order = np.concatenate([np.arange(hidden) + at * hidden for at in (0, 2, 3, 1)])
-    made = torch.nn.LSTM(inputs.shape[2], hidden)
+    lstm = torch.nn.LSTM(inputs.shape[2], hidden)
     halves = bias[0].reshape(2, -1)
     with torch.no_grad():
         for name, values in (
@@ -193,11 +193,11 @@ def _lstm(attrs: Attrs, inputs: Any, state: Any, bias: Any) -> Call:
             ("bias_ih_l0", halves[0]),
             ("bias_hh_l0", halves[1]),
         ):
-            getattr(made, name).copy_(values[order])
-    made.eval()
+            getattr(lstm, name).copy_(values[order])
+    lstm.eval()
 
     def call(x: Any) -> tuple[Any, ...]:
-        y, (h, c) = made(x)
+        y, (h, c) = lstm(x)
         return y[:, None], h, c
 
     return call

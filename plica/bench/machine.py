@@ -263,11 +263,11 @@ def _region() -> float:
     text = _REGION.format(cores=cores(), turns=REGIONS)
     (kernel,) = from_text(text).values
     assert isinstance(kernel, Kernel)
-    made = compile_anew(kernel, threads=cores(), cache=False)
+    executable = compile_anew(kernel, threads=cores(), cache=False)
     given = np.zeros(cores(), np.float32)
     taken = []
     for _ in range(SAMPLES):
         start = perf_counter_ns()
-        made(given)
+        executable(given)
         taken.append(perf_counter_ns() - start)
     return sorted(taken)[SAMPLES // 2] / REGIONS  # one that nobody shared would be the shortest

@@ -73,7 +73,7 @@ def _plica(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     module = from_opened(opened, how.dims, fixed)
     packs = [pack for each in how.packs for pack in named_packs(each)]
     exe = compile(module, threads=how.threads, cache=False, packs=packs, contract=how.contract)
-    rest = [each for name, each in given.items() if name not in fixed]
+    rest = [array for name, array in given.items() if name not in fixed]
 
     def run() -> Sequence[Array]:
         found = exe(*rest)
@@ -121,7 +121,7 @@ def _openvino(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
 
     def run() -> Sequence[Array]:
         request.infer()
-        return _Late(lambda: [each.data.copy() for each in request.output_tensors])
+        return _Late(lambda: [tensor.data.copy() for tensor in request.output_tensors])
 
     return run
 

@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
         return 1
     found = run()
     took = perf_counter() - start
-    np.savez(outputs, *[np.asarray(each) for each in found])
+    np.savez(outputs, *[np.asarray(array) for array in found])
     say(ready=took, version=PEERS[name].version)
     for line in sys.stdin:
         if not line.strip():

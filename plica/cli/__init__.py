@@ -79,9 +79,9 @@ class _WholeWords(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """The usage, the error, and the most similar valid word."""
-        if found := _CHOICE.search(message):
-            words = re.findall(r"[\w.:-]+", found[2])
-            near = get_close_matches(found[1], words, n=1)
+        if match := _CHOICE.search(message):
+            words = re.findall(r"[\w.:-]+", match[2])
+            near = get_close_matches(match[1], words, n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
         super().error(message)
 
@@ -185,9 +185,9 @@ def show(error: PlicaError, as_json: bool = False) -> None:
 
     Who asked for JSON gets the error as JSON, where he looks for it: on the output.
     """
-    told = [in_shell(each) for each in error.diagnostics]
+    told = [in_shell(diagnostic) for diagnostic in error.diagnostics]
     if as_json:
-        data = {**error.to_data(), "diagnostics": [each.to_data() for each in told]}
+        data = {**error.to_data(), "diagnostics": [diagnostic.to_data() for diagnostic in told]}
         print(json.dumps(data, indent=2))
         return
     import linecache

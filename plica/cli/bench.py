@@ -92,18 +92,18 @@ def to_data(
 ) -> dict[str, Any]:
     """All measurements as JSON data; times in seconds."""
     entries = []
-    for each in comparison.timings:
-        found = asdict(each)
+    for timing in comparison.timings:
+        found = asdict(timing)
         found.pop("times")
-        found |= {"calls": len(each.times), "min": each.least, "median": each.median}
-        if each.name != "plica" and comparison.find("plica") is not None:
-            found["ratio"] = comparison.ratio(each.name)
+        found |= {"calls": len(timing.times), "min": timing.least, "median": timing.median}
+        if timing.name != "plica" and comparison.find("plica") is not None:
+            found["ratio"] = comparison.ratio(timing.name)
         entries.append(found)
     return {
         "contract": contract,
         "threads": threads,
         "entries": entries,
-        "missing": [asdict(each) for each in comparison.absent],
+        "missing": [asdict(system) for system in comparison.absent],
         "roof": asdict(roof),
         "kernels": [row.to_data() for row in rows],
     }
@@ -126,18 +126,18 @@ def show(
     for column in ("system", "version", "ready s", "min ms", "median ms", "spread", "Plica is",
                    "difference"):  # fmt: skip
         table.add_column(column, justify="left" if column in ("system", "version") else "right")
-    for each in comparison.timings:
-        ours = each.name == "plica"
+    for timing in comparison.timings:
+        ours = timing.name == "plica"
         compared = ours or comparison.find("plica") is None
         table.add_row(
-            each.name,
-            each.version,
-            f"{each.ready:.2f}",
-            f"{each.least * 1e3:.3f}",
-            f"{each.median * 1e3:.3f}",
-            f"{each.spread:.0%}",
-            "" if compared else f"{comparison.ratio(each.name):.2f} x",
-            f"{each.difference:.1e}" if len(comparison.timings) > 1 else "",
+            timing.name,
+            timing.version,
+            f"{timing.ready:.2f}",
+            f"{timing.least * 1e3:.3f}",
+            f"{timing.median * 1e3:.3f}",
+            f"{timing.spread:.0%}",
+            "" if compared else f"{comparison.ratio(timing.name):.2f} x",
+            f"{timing.difference:.1e}" if len(comparison.timings) > 1 else "",
         )
     console.print(table)
     for absent in comparison.absent:

@@ -25,21 +25,21 @@ def run(arguments: argparse.Namespace) -> int:
     with progress(arguments.model.name, total=5) as say:
         say("compiling")
         given = read_arrays(arguments.input)
-        made = compile_model(arguments, given)
-        arrays = sample(made.executable.inputs, given, arguments.seed)
-        found = error_budget(made, arrays, progress=say)
-    print(json_text(to_data(found)) if arguments.json else found)
-    if found.overspent and not arguments.json:
-        print(f"used more than it declares: {', '.join(found.overspent)}")
-    return DIFFERS if found.overspent else 0
+        model = compile_model(arguments, given)
+        arrays = sample(model.executable.inputs, given, arguments.seed)
+        budget = error_budget(model, arrays, progress=say)
+    print(json_text(to_data(budget)) if arguments.json else budget)
+    if budget.overspent and not arguments.json:
+        print(f"used more than it declares: {', '.join(budget.overspent)}")
+    return DIFFERS if budget.overspent else 0
 
 
 def to_data(of: ErrorBudget) -> dict[str, Any]:
     """The budget as JSON holds it."""
     entries = [
-        {"name": each.name, "level": each.level, "what": each.what, "steps": each.steps,
-         "declared": str(each.declared), "used": each.used}
-        for each in of.entries
+        {"name": entry.name, "level": entry.level, "what": entry.what, "steps": entry.steps,
+         "declared": str(entry.declared), "used": entry.used}
+        for entry in of.entries
     ]  # fmt: skip
     return {"granted": str(of.granted), "declared": str(of.declared), "used": of.used,
             "share": of.share, "overspent": list(of.overspent), "entries": entries}  # fmt: skip

@@ -42,12 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise ArtefactError(
             Diagnostic("bad-artefact", "The file is no certificate.", place, "JSON", str(error))
         ) from error
-    found = check_derivation(given)
+    derivation = check_derivation(given)
     seconds = perf_counter() - start
-    if found.problem:
-        message = f"The certificate proves nothing: {found.problem}"
+    if derivation.problem:
+        message = f"The certificate proves nothing: {derivation.problem}"
         raise ArtefactError(Diagnostic("bad-artefact", message, place))
-    show(found, given, seconds, arguments.json)
+    show(derivation, given, seconds, arguments.json)
     return 0
 
 

@@ -153,8 +153,8 @@ def elsewhere(
         print("validated: every kernel does what its stages say")
     if records is not None:
         print(table(lowered.tuning))
-    made: Artefact = assemble(lowered, target, count if backend.threaded else 1, user_store())
-    return made
+    artefact: Artefact = assemble(lowered, target, count if backend.threaded else 1, user_store())
+    return artefact
 
 
 def tuned_first(
@@ -179,10 +179,10 @@ def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Names
     from plica.runtime.host import cores
 
     database = tuned_first(module, target, arguments, arguments.threads or cores())
-    made = compile(module, target, arguments.threads, database, packs=packs_of(arguments),
+    executable = compile(module, target, arguments.threads, database, packs=packs_of(arguments),
                    contract=arguments.contract, validate=arguments.validate)  # fmt: skip
-    made.save(arguments.output)
-    print(made.source("placement"))
+    executable.save(arguments.output)
+    print(executable.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
     return 0
 

@@ -25,20 +25,20 @@ def run(arguments: argparse.Namespace) -> int:
     with progress(arguments.model.name, total=5) as say:
         say("compiling")
         given = read_arrays(arguments.input)
-        made = compile_model(arguments, given)
-        arrays = sample(made.executable.inputs, given, arguments.seed)
-        found = compare(made, arrays, arguments.tolerance, progress=say)
+        model = compile_model(arguments, given)
+        arrays = sample(model.executable.inputs, given, arguments.seed)
+        comparison = compare(model, arrays, arguments.tolerance, progress=say)
     if arguments.dump is not None:
         from plica.report.compare import archive_of, kernel_tensors, node_tensors
         from plica.runtime import archive
 
-        tensors = {**node_tensors(made, arrays), **kernel_tensors(found)}
+        tensors = {**node_tensors(model, arrays), **kernel_tensors(comparison)}
         archive.write(arguments.dump, archive_of(tensors))
     if arguments.json:
-        print(json_text(to_data(found)))
+        print(json_text(to_data(comparison)))
     else:
-        show(found)
-    return 0 if found.agrees else DIFFERS
+        show(comparison)
+    return 0 if comparison.agrees else DIFFERS
 
 
 def to_data(of: Comparison) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def to_data(of: Comparison) -> dict[str, Any]:
         "output": of.output,
         "step": None if of.step is None else asdict(of.step),
         "kernel": None if of.kernel is None else kernel_data(of.kernel),
-        "kernels": [kernel_data(each) for each in of.kernels],
+        "kernels": [kernel_data(kernel) for kernel in of.kernels],
     }
 
 
@@ -64,7 +64,7 @@ def kernel_data(of: Compared) -> dict[str, Any]:
 
 def show(of: Comparison) -> None:
     """Prints the comparison."""
-    worst = max([each.difference for each in of.kernels], default=0.0)
+    worst = max([kernel.difference for kernel in of.kernels], default=0.0)
     if of.step is not None:
         kind = "pass" if of.step.is_pass else "rule"
         which = f"step {of.step.number} of {of.step.steps}"

@@ -33,13 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    views = [model_view(each.study, costs=False, films=FILMS) for each in found]
+    views = [model_view(shown.study, costs=False, films=FILMS) for shown in found]
     archive.write(arguments.output, page(views).encode())
     if arguments.json:
-        print(json_text([to_data(each) for each in found]))
+        print(json_text([to_data(shown) for shown in found]))
     else:
         show(found, arguments.output, perf_counter() - start, busy(before))
-    return 0 if all(each.agrees for each in found) else DIFFERS
+    return 0 if all(shown.agrees for shown in found) else DIFFERS
 
 
 def to_data(of: Shown) -> dict[str, Any]:
@@ -76,28 +76,28 @@ def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> Non
     title = f"Compiled for {found[0].study.target}, held against {found[0].reference}"
     table = Table(title=title, title_justify="left")
     table.add_column("network", no_wrap=True)
-    compared = any(each.peer is not None for each in found)
+    compared = any(shown.peer is not None for shown in found)
     columns = ["compile s", "kernels", "weights MB", "memory MB", "ms"]
     for column in (*columns, "reference ms") if compared else columns:
         table.add_column(column, justify="right")
     table.add_column("difference", no_wrap=True)
-    for each in found:
-        study = each.study
-        verdict = "agrees" if each.agrees else "DIFFERS"
+    for shown in found:
+        study = shown.study
+        verdict = "agrees" if shown.agrees else "DIFFERS"
         table.add_row(
             study.name,
             f"{study.lowering + study.building:.1f}",
             str(len(study.rows)),
             f"{study.constants / 1e6:.1f}",
             f"{study.workspace / 1e6:.1f}",
-            f"{each.least * 1e3:.2f}",
-            *([] if each.peer is None else [f"{each.peer * 1e3:.2f}"]),
-            f"{each.difference:.0e}: {verdict}",
+            f"{shown.least * 1e3:.2f}",
+            *([] if shown.peer is None else [f"{shown.peer * 1e3:.2f}"]),
+            f"{shown.difference:.0e}: {verdict}",
         )
     console.print(table)
-    for each in found:
-        console.print(f"\n{each.study.name}")
-        show_rows(console, each.study.rows, KERNELS, warning)
+    for shown in found:
+        console.print(f"\n{shown.study.name}")
+        show_rows(console, shown.study.rows, KERNELS, warning)
     console.print(
         f"\nOpen {report}: kernels, loops and every rewrite step. Total time: {took:.0f} s."
     )

@@ -107,8 +107,8 @@ class DoctorReport:
     @property
     def healthy(self) -> bool:
         """Whether every required package is installed and the CPU target works."""
-        missing = any(each.required and each.version is None for each in self.packages)
-        return not missing and any(each.name == "cpu" and each.works for each in self.targets)
+        missing = any(package.required and package.version is None for package in self.packages)
+        return not missing and any(target.name == "cpu" and target.works for target in self.targets)
 
 
 def examine() -> DoctorReport:
@@ -245,7 +245,7 @@ def _others() -> tuple[TargetStatus, ...]:
     from plica.runtime.error import UnsupportedError
 
     found = []
-    added = {each.name for each in installed_points(TARGETS.name)}
+    added = {point.name for point in installed_points(TARGETS.name)}
     for name in sorted((added | TARGETS.own.keys()) - TRIED):
         try:
             backend = backend_named(name)
@@ -359,9 +359,9 @@ def show(report: DoctorReport) -> None:
     if report.extensions:
         added = Table("Group", "Name", "Package", "Loads", "Where, or why not",
                       title="Extensions", title_justify="left")  # fmt: skip
-        for each in report.extensions:
-            works = Text("yes", style="green") if each.works else Text("no", style="red")
-            added.add_row(each.group, each.name, each.package, works, Text(each.reason))
+        for status in report.extensions:
+            works = Text("yes", style="green") if status.works else Text("no", style="red")
+            added.add_row(status.group, status.name, status.package, works, Text(status.reason))
         console.print(added)
 
 

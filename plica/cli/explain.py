@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text(to_data(study)))
     elif arguments.output is not None:
-        fused = sum(each.fused for each in study.decisions)
+        fused = sum(decision.fused for decision in study.decisions)
         print(
             f"{arguments.output}: {counted(len(study.rows), 'kernel')}, "
             f"{counted(len(study.stages), 'stage')}, {fused} of "
@@ -87,9 +87,9 @@ def print_passes(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text({
             name: [{
-                "pass": each.name, "kind": each.kind, "why": each.why,
-                "contract": None if each.takes_contract else str(each.contract),
-            } for each in pipeline]
+                "pass": pass_.name, "kind": pass_.kind, "why": pass_.why,
+                "contract": None if pass_.takes_contract else str(pass_.contract),
+            } for pass_ in pipeline]
             for name, pipeline in found
         }))  # fmt: skip
         return 0
@@ -128,8 +128,8 @@ def print_pass_times(arguments: argparse.Namespace) -> int:
     packs = allowed(packs_of(arguments), contract)
     job = job_for(seen, contract, packs, threads=arguments.threads, native=native)
     log, kernels = PassLog(perf_counter), KernelCount()
-    made = lowered(pipeline, module if static is None else static, job, (log, kernels))
-    emitted(pipeline, made, job, (log, kernels))
+    arranged = lowered(pipeline, module if static is None else static, job, (log, kernels))
+    emitted(pipeline, arranged, job, (log, kernels))
     if arguments.json:
         rows = [run.to_data() for run in log.runs]
         print(json_text({"passes": rows, "built": kernels.built, "emitted": kernels.emitted}))
@@ -152,18 +152,18 @@ def to_data(of: Study) -> dict[str, Any]:
         "workspace": of.workspace,
         "roof": {"gflops": of.roof.gflops, "levels": of.roof.levels},
         "stages": [
-            {"name": each.name, "operators": dict(each.operators), "rules": dict(each.rules)}
-            for each in of.stages
+            {"name": stage.name, "operators": dict(stage.operators), "rules": dict(stage.rules)}
+            for stage in of.stages
         ],
         "fusion": [
             {
-                "from": str(each.producer),
-                "to": str(each.consumer),
-                "fused": each.fused,
-                "reason": each.reason,
-                "because": each.because,
+                "from": str(decision.producer),
+                "to": str(decision.consumer),
+                "fused": decision.fused,
+                "reason": decision.reason,
+                "because": decision.because,
             }
-            for each in of.decisions
+            for decision in of.decisions
         ],
         "kernels": [row.to_data() for row in of.rows],
         "passed over": list(of.passed_over),
@@ -179,11 +179,11 @@ def show(of: Study, warning: str) -> None:
 
     console = stdout_console()
     stages = Table("stage", "operators", "rules", title=of.name, title_justify="left")
-    for each in of.stages:
+    for stage in of.stages:
         stages.add_row(
-            each.name,
-            ", ".join(f"{count} {name}" for name, count in each.operators[:6]),
-            ", ".join(f"{name} ({count})" for name, count in each.rules[:4]),
+            stage.name,
+            ", ".join(f"{count} {name}" for name, count in stage.operators[:6]),
+            ", ".join(f"{name} ({count})" for name, count in stage.rules[:4]),
         )
     console.print(stages)
     show_rows(console, of.rows, SHOWN, warning)

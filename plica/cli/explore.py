@@ -127,8 +127,8 @@ def _roof() -> dict[str, Any]:
         "def main(x: Tensor[(1,), f32]) -> Tensor[(1,), f32]:\n    return x + 1.0\n"
     )
     tiny = compile(from_text(source), threads=1)
-    found = roof_of(tiny.profile(np.ones(1, np.float32), runs=1))
-    return {"gflops": found.gflops, "levels": [list(each) for each in found.levels]}
+    roof = roof_of(tiny.profile(np.ones(1, np.float32), runs=1))
+    return {"gflops": roof.gflops, "levels": [list(level) for level in roof.levels]}
 
 
 def _model(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
@@ -184,8 +184,8 @@ def tuning_curves(of: StudiedModel, database: Path | None) -> list[dict[str, Any
     with Database(database) as known:
         for task in tasks_of(of.lowered.final, of.target, of.contract):
             trials = sorted(known.all(task.key, machine), key=lambda each: each.trial)
-            if any(each.cost is not None for each in trials):
-                costs = [each.cost for each in trials]
+            if any(trial.cost is not None for trial in trials):
+                costs = [trial.cost for trial in trials]
                 found.append({"name": task.name, "weight": task.weight, "costs": costs})
     return found
 

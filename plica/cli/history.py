@@ -49,22 +49,22 @@ def run(arguments: argparse.Namespace) -> int:
 
         decision = None if arguments.decision is None else tuple(arguments.decision)
         other = timeline.fork(arguments.fork, rule=arguments.rule, decision=decision)
-        found = compared(timeline.of, other, given)
+        difference = compared(timeline.of, other, given)
         if arguments.json:
-            print(json_text(difference_data(found)))
+            print(json_text(difference_data(difference)))
         else:
-            show_difference(found, f"fork at {line(timeline.step(arguments.fork))}")
+            show_difference(difference, f"fork at {line(timeline.step(arguments.fork))}")
     elif arguments.step is not None:
         show_step(timeline, arguments.step)
     elif arguments.first is not None:
         first = timeline.first(lambda state: arguments.first in shown(state))
         print("no state has it" if first is None else line(first))
     else:
-        chosen = [each for each in steps if arguments.grep is None or arguments.grep in each.name]
+        chosen = [step for step in steps if arguments.grep is None or arguments.grep in step.name]
         if arguments.json:
             from attrs import asdict
 
-            print(json_text([asdict(each) for each in chosen]))
+            print(json_text([asdict(step) for step in chosen]))
         elif arguments.grep is not None:
             print("\n".join(map(line, chosen)))
         else:
@@ -95,14 +95,14 @@ def show_counts(timeline: Timeline) -> None:
     """The number of steps, of effective steps, and of replaced terms."""
     from plica.report.timeline import LEVELS
 
-    counts = Counter(each.level for each in timeline.steps)
-    changing = [each for each in timeline.steps if each.changes]
+    counts = Counter(step.level for step in timeline.steps)
+    changing = [step for step in timeline.steps if step.changes]
     edits = Counter[str]()
-    for each in changing:
-        edits[each.level] += len(timeline.edits(each.number))
+    for step in changing:
+        edits[step.level] += len(timeline.edits(step.number))
     print(f"{len(timeline.steps)} steps, {sum(edits.values())} terms replaced")
     for level in LEVELS:
-        effective = sum(each.level == level for each in changing)
+        effective = sum(step.level == level for step in changing)
         print(f"  {level}: {counts[level]} steps, {effective} change something, "
               f"{edits[level]} terms replaced")  # fmt: skip
 
@@ -122,17 +122,17 @@ def show_kernel_origins(of: StudiedModel, name: str, asm: bool) -> None:
     from plica.ir.loop import For
     from plica.report.impact import assembly_of, why
 
-    found = why(of, name)
-    print(f"{found.kernel}: nodes {', '.join(found.nodes) or 'unnamed'}")
-    print(f"  rules: {', '.join(found.rules) or 'none'}")
+    impact = why(of, name)
+    print(f"{impact.kernel}: nodes {', '.join(impact.nodes) or 'unnamed'}")
+    print(f"  rules: {', '.join(impact.rules) or 'none'}")
     names: dict[Stmt, int] = {}
-    for number, each in enumerate(found.statements):
-        stmt = each.statement
+    for number, statement in enumerate(impact.statements):
+        stmt = statement.statement
         what = f"for {stmt.var.name}" if isinstance(stmt, For) else f"{stmt.buffer.name} ="
         names[stmt] = number
-        steps = ", ".join(shorten(step, 40) for step in each.steps) or "as it was"
-        print(f"  {number:3} {what:14} of {', '.join(each.blocks)}; {steps}")
-    for row in assembly_of(of, found) if asm else ():
+        steps = ", ".join(shorten(step, 40) for step in statement.steps) or "as it was"
+        print(f"  {number:3} {what:14} of {', '.join(statement.blocks)}; {steps}")
+    for row in assembly_of(of, impact) if asm else ():
         mark = "" if row.statement is None else names.get(row.statement, "")
         print(f"{mark!s:>4} {row.text.expandtabs(8)}")
 

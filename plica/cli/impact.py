@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             other = compared(model, without_rule(model, arguments.name), given)
     steps = () if found is None else found.steps
     if arguments.json:
-        rows = [to_data(each, lines.get(each.kernel)) for each in kernels]
+        rows = [to_data(kernel, lines.get(kernel.kernel)) for kernel in kernels]
         future = None if other is None else difference_data(other)
         whole = {"name": arguments.name, "steps": list(steps), "kernels": rows, "without": future}
         print(json_text(whole))
@@ -65,8 +65,8 @@ def assembly_count(lines: Any, of: KernelImpact) -> int:  # Any: lines of assemb
     """How many instructions were written for statements that are meant, or stand inside them."""
     from plica.ir.loop import statements
 
-    meant = {inside for each in of.statements for inside in statements(each.statement)}
-    return sum(each.statement in meant for each in lines)
+    meant = {inside for statement in of.statements for inside in statements(statement.statement)}
+    return sum(line.statement in meant for line in lines)
 
 
 def to_data(of: KernelImpact, lines: int | None) -> dict[str, Any]:

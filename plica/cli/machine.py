@@ -32,19 +32,19 @@ def measured_here() -> MachineDescription:
     from plica.bench.machine import measured  # which brings the compiler
     from plica.codegen.llvm import toolchain
 
-    found = measured(stored_description())
-    keep_description(found.description)
+    measurement = measured(stored_description())
+    keep_description(measurement.description)
     toolchain.host.cache_clear()
-    if not found.together:
+    if not measurement.together:
         message = "The cores are busy: the rates of all cores come from the table."
         warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return found.description
+    return measurement.description
 
 
 def described_here() -> MachineDescription | None:
     """The description that selects default schedules here, or None without a compiler."""
-    if (found := stored_description()) is not None:
-        return found
+    if (description := stored_description()) is not None:
+        return description
     try:
         from plica.codegen.llvm import toolchain
         from plica.codegen.machine_table import row_of
@@ -62,13 +62,13 @@ def show_machine(of: MachineDescription) -> Table:
 
     table = Table("Fact", "Value", "Meaning", title=f"Machine: {of.name}", title_justify="left")
     table.add_row("vector", str(of.vector), "bits of the vectors that code uses")
-    caches = ", ".join(_bytes(each) for each in of.caches)
+    caches = ", ".join(_bytes(cache) for cache in of.caches)
     table.add_row("caches", caches, "from the nearest on")
     for name, meaning in _MEANINGS.items():
         table.add_row(name, f"{getattr(of.rates, name):g}", meaning)
-    for each in of.widths:
-        told = f"fma {each.fma:g}, {each.clock:g} GHz"
-        table.add_row(f"{each.bits} bits", told, "vectors of this width, and the clock meanwhile")
+    for width in of.widths:
+        told = f"fma {width.fma:g}, {width.clock:g} GHz"
+        table.add_row(f"{width.bits} bits", told, "vectors of this width, and the clock meanwhile")
     return table
 
 

@@ -75,15 +75,15 @@ def read(
     fixed: dict[str, Any] = dict(given) if fix_all else {}
     while True:
         try:
-            found = read_onnx(path, dims=dims, fixed=fixed, measures=fix_all)
+            onnx_reading = read_onnx(path, dims=dims, fixed=fixed, measures=fix_all)
         except NeedsValue as error:
             more = [name for name in error.inputs if name in given and name not in fixed]
             if not more:
                 raise
             fixed |= {name: given[name] for name in more}
         else:
-            _check_names(found, given)
-            return found
+            _check_names(onnx_reading, given)
+            return onnx_reading
 
 
 def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> Module:
@@ -138,7 +138,7 @@ def read_model(
 
 def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
     """Refuses an array for an unknown input."""
-    there = [str(each.name) for each in of.module.main_function().params] + list(of.fixed)
+    there = [str(param.name) for param in of.module.main_function().params] + list(of.fixed)
     wrong = [
         Diagnostic("input-unknown", f"There is no input {name!r}.", None, ", ".join(there), name)
         for name in given
@@ -154,11 +154,11 @@ def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
     from plica.core import RuleRefused
 
     packs = {pack: name for name in arguments.packs for pack in named_packs(name)}
-    wrong = [each for pack, name in packs.items() for each in _refuted(pack, name)]
+    wrong = [diagnostic for pack, name in packs.items() for diagnostic in _refuted(pack, name)]
     if wrong and not arguments.allow_refuted:
         raise RuleRefused(wrong[0], *wrong[1:])
-    for each in wrong:
-        warnings.warn(str(each), RuntimeWarning, stacklevel=2)
+    for diagnostic in wrong:
+        warnings.warn(str(diagnostic), RuntimeWarning, stacklevel=2)
     return tuple(packs)
 
 
@@ -172,9 +172,9 @@ def _refuted(pack: Pack, name: str) -> list[Diagnostic]:
     places = {rule.name: rule.place for rule in pack}
     hint = f"plica rules check {name} shows a test that fails; --allow-refuted compiles with it."
     return [
-        Diagnostic("refuted-rule", f"A rule of {name} is wrong.", places[each.rule],
-                   "sides that are equal on every instance", str(each), hint)
-        for each in verdicts if isinstance(each, Refuted)
+        Diagnostic("refuted-rule", f"A rule of {name} is wrong.", places[verdict.rule],
+                   "sides that are equal on every instance", str(verdict), hint)
+        for verdict in verdicts if isinstance(verdict, Refuted)
     ]  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def check_sizes(module: Module, *, is_script: bool = False) -> None:
 
     if not has_open_dims(module):
         return
-    names = [str(each.name) for each in open_dims(module)]
+    names = [str(dim.name) for dim in open_dims(module)]
     message = "The model has open sizes, which need values here."
     hint = "Give them: " + " ".join(f"--dim {shlex.quote(name)}=1" for name in names) + "."
     if is_script:

@@ -29,9 +29,9 @@ def named_contract(word: str) -> Contract:
     """The float contract written so."""
     from plica.ir.contract import named, unknown_contract
 
-    if (found := named(word)) is None:
+    if (contract := named(word)) is None:
         raise WrongUsage(unknown_contract(word))
-    return found
+    return contract
 
 
 def named_packs(name: str) -> tuple[Pack, ...]:

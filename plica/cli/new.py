@@ -14,9 +14,9 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.extending import new_package
 
     folder = new_package(arguments.kind, arguments.name, arguments.into)
-    for each in sorted(folder.rglob("*")):
-        if each.is_file():
-            print(each)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            print(path)
     print(f"Next: plica check {folder}, then pip install -e {folder}.")
     return 0
 

@@ -50,7 +50,7 @@ def certificates_of(arguments: argparse.Namespace) -> Certificates | None:
     if not all(files):
         message = "TLS needs three files."
         expected = "--tls-ca, --tls-cert and --tls-key together"
-        found = ", ".join(each for each in files if each)
+        found = ", ".join(file for file in files if file)
         raise InputError(Diagnostic("input-missing", message, None, expected, found))
     return Certificates(*files)
 
@@ -88,8 +88,8 @@ def status(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
     table = Table("Device", "Machine", "Jobs", title="Pool", title_justify="left")
-    for each in found:
-        table.add_row(each.address, each.target, str(each.busy))
+    for pool_device in found:
+        table.add_row(pool_device.address, pool_device.target, str(pool_device.busy))
     stdout_console().print(table)
     return 0
 

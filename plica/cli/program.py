@@ -29,7 +29,7 @@ def declarations(source: str) -> str:
         body = ast.parse(source).body
     except SyntaxError:
         return source  # whoever reads it says where
-    kept = [_declaration(each) for each in body]
+    kept = [_declaration(statement) for statement in body]
     is_program = any(
         left is None and not isinstance(node, ast.FunctionDef | ast.ClassDef)
         for node, left in zip(body, kept, strict=True)
@@ -57,7 +57,7 @@ def _declaration(node: ast.stmt) -> ast.stmt | None:
         case ast.FunctionDef() | ast.ClassDef():
             return node if any(map(_is_mark, node.decorator_list)) else None
         case ast.Import(names):
-            return node if all(each.name == "plica" for each in names) else None
+            return node if all(name.name == "plica" for name in names) else None
         case ast.ImportFrom(module="__future__"):
             return node
         case ast.ImportFrom(module=str(module), level=0) if module.startswith(
@@ -65,7 +65,7 @@ def _declaration(node: ast.stmt) -> ast.stmt | None:
         ):
             return node
         case ast.ImportFrom(module="plica", names=names, level=0):
-            left = [each for each in names if each.name in WORDS]
+            left = [name for name in names if name.name in WORDS]
             if len(left) == len(names):
                 return node
             return ast.ImportFrom("plica", left, 0) if left else None

@@ -32,7 +32,7 @@ def quantise(arguments: argparse.Namespace) -> int:
     check_sizes(module)
     samples = None
     if arguments.samples is not None:
-        names = [str(each.name) for each in module.main_function().params]
+        names = [str(param.name) for param in module.main_function().params]
         samples = [read_samples(arguments.samples, names)]
     found = quantised(
         module,
@@ -43,11 +43,11 @@ def quantise(arguments: argparse.Namespace) -> int:
         power_of_two=shifts,
         keep=arguments.keep,
     )
-    made = compile(found.module, target, threads=arguments.threads)
-    made.save(arguments.output)
+    executable = compile(found.module, target, threads=arguments.threads)
+    executable.save(arguments.output)
     print(found.report)
     if backend.native:
-        print(made.source("placement"), end="")
+        print(executable.source("placement"), end="")
     print(f"written to {arguments.output}")
     return 0
 

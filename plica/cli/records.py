@@ -57,9 +57,9 @@ def _source(path: Path) -> RecordSource:
     if begun == b"{":
         from plica.search.record.package import unpacked
 
-        found = Database()
-        found.put_all(unpacked(path.read_text(encoding="utf-8", errors="replace"), str(path)))
-        return found
+        database = Database()
+        database.put_all(unpacked(path.read_text(encoding="utf-8", errors="replace"), str(path)))
+        return database
     return JsonDatabase(path) if path.suffix == ".jsonl" else Database(path)
 
 
@@ -76,10 +76,10 @@ def show(arguments: argparse.Namespace) -> int:
     }
     machines: dict[str, list[int]] = {}
     works: dict[str, set[str]] = {}
-    for each in _source(arguments.file):
-        counts = machines.setdefault(each.target, [0, 0])
-        counts[each.cost is None] += 1
-        works.setdefault(each.target, set()).add(each.key)
+    for record in _source(arguments.file):
+        counts = machines.setdefault(record.target, [0, 0])
+        counts[record.cost is None] += 1
+        works.setdefault(record.target, set()).add(record.key)
     rows = [
         {
             "machine": name,

@@ -56,18 +56,18 @@ def rederive(
     kernels: list[Rederived] = []
     for pipeline in dict.fromkeys(pipelines.values()):  # of the pipelines one is the right one
         try:
-            lowered, found = _steps_again(model, recorded, target, pipeline)
+            lowered, rederived = _steps_again(model, recorded, target, pipeline)
         except ArtefactError as error:
             steps.append(error)
             continue
         if target is None or artefact is None:
-            return evolve(found, not_made="there is no artefact")
+            return evolve(rederived, not_made="there is no artefact")
         if record(lowered).digests != recorded.digests:
             why = "its kernels have schedules that were tuned or given"
-            kernels.append(evolve(found, not_made=why))
+            kernels.append(evolve(rederived, not_made=why))
             continue
         try:
-            return _whole_again(lowered, found, target, artefact, pipeline)
+            return _whole_again(lowered, rederived, target, artefact, pipeline)
         except ArtefactError as error:
             parts.append(error)
     if kernels and not parts:
@@ -83,10 +83,10 @@ def _steps_again(
     lowered = lower(model, contract, packs_of(recorded.packs, contract), target, pipeline=pipeline)
     again = record(lowered)
     _compare("model", recorded.module, again.module)
-    known = {each.name: each for each in recorded.rules}
-    for each in again.rules:
-        if each.name in known:
-            _compare(f"rule {each.name}", known[each.name].digest, each.digest)
+    known = {rule.name: rule for rule in recorded.rules}
+    for rule in again.rules:
+        if rule.name in known:
+            _compare(f"rule {rule.name}", known[rule.name].digest, rule.digest)
     for number, (theirs, ours) in enumerate(zip(recorded.steps, again.steps, strict=False)):
         if theirs != ours:
             _compare(f"step {number}", " ".join(theirs), " ".join(ours))
@@ -111,7 +111,7 @@ def _whole_again(
     made = emitted(pipeline, lowered, job_for(target, threads=threads))
     _compare_parts(artefact, made)
     if dict(artefact.versions) != dict(made.versions):  # files hold them in another order
-        other = ", ".join(" ".join(each) for each in artefact.versions)
+        other = ", ".join(" ".join(version) for version in artefact.versions)
         return evolve(found, not_made=f"its code is of other versions: {other}")
     codes = [[key_of(each)[:16] for each in of.objects] for of in (artefact, made)]
     _compare_each("objects of code", *codes)

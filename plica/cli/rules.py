@@ -137,13 +137,13 @@ def explain_rule(arguments: argparse.Namespace) -> int:
     if arguments.json:
         rows = [{"term": shown(each.term), "why": str(each), "part": list(each.part),
                  "expected": each.expected, "found": each.found} for each in most]  # fmt: skip
-        data = {"rule": rule.name, "applies": [shown(each) for each in applied], "misses": rows}
+        data = {"rule": rule.name, "applies": [shown(term) for term in applied], "misses": rows}
         print(json.dumps(data, indent=2))
         return 0
     places = "1 place" if len(applied) == 1 else f"{len(applied)} places"
     print(f"{rule.name} applies at {places} of {arguments.model}.")
-    for each in applied[: arguments.most]:
-        print(f"  {shown(each)}")
+    for term in applied[: arguments.most]:
+        print(f"  {shown(term)}")
     if not missed:
         print("Nothing else in the model matches the root of its left side.")
     elif len(most) < len(missed):

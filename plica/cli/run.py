@@ -26,14 +26,14 @@ def run(arguments: argparse.Namespace) -> int:
     # Any: an array, or a list of them.
     arrays: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
     if arguments.output is not None:
-        named = {port.name: each for port, each in zip(exe.outputs, arrays, strict=True)}
+        named = {port.name: array for port, array in zip(exe.outputs, arrays, strict=True)}
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **named)
         archive.write(arguments.output, packed.getvalue())
-    for port, each in zip(exe.outputs, arrays, strict=True):
-        print(replace(port, shape=each.shape) if isinstance(each, np.ndarray) else port)
+    for port, array in zip(exe.outputs, arrays, strict=True):
+        print(replace(port, shape=array.shape) if isinstance(array, np.ndarray) else port)
         if arguments.output is None:
-            print(each)
+            print(array)
     return 0
 
 

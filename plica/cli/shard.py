@@ -117,14 +117,14 @@ def checked(sharded: ShardedProgram, arguments: argparse.Namespace) -> tuple[flo
         shape = [size.value for size in of.shape]  # type: ignore[attr-defined]  # they are literals
         drawn = random.standard_normal(shape) if of.dtype.is_float else np.zeros(shape)
         arrays.append(given.get(name, drawn.astype(of.dtype.numpy)))
-    expected = [np.asarray(each, np.float64) for each in leaves(interpret(program.module, *arrays))]
+    expected = [np.asarray(leaf, np.float64) for leaf in leaves(interpret(program.module, *arrays))]
     rank = 0
     if arguments.on is None:
         results = simulate(sharded, *arrays)
     else:
         with connect(arguments.on, arguments.timeout) as ranks:
             results, rank = ranks.run(sharded, *arrays), ranks.rank
-    found = [np.asarray(each, np.float64) for each in leaves(results)]
+    found = [np.asarray(leaf, np.float64) for leaf in leaves(results)]
     worst = max([
         float(np.max(np.abs(a - b), initial=0) / max(1e-30, np.max(np.abs(a), initial=0)))
         for a, b in zip(expected, found, strict=True)

@@ -16,7 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.codegen.backend import TARGETS, registered
 
     points = TARGETS.points()
-    rows = [row(each, str(points[each.name])) for each in registered()]
+    rows = [row(backend, str(points[backend.name])) for backend in registered()]
     if arguments.json:
         print(json_text(rows))
         return 0

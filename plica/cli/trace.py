@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, about: str, run: Callable[..., int], *files: str) -> Any:
         found = verbs.add_parser(name, help=about, description=f"{about}.")
-        for each in files:
-            found.add_argument(each)
+        for file in files:
+            found.add_argument(file)
         if "program" not in files:
             found.add_argument("--program", metavar="FILE.py", help="the script with the kernel")
         found.add_argument("--kernel", help="the kernel, if there are several")
@@ -138,26 +138,26 @@ def diff(arguments: argparse.Namespace) -> int:
     from plica.schedule import Effect, diff as compared, effects
 
     a, b = read_trace(arguments.a), read_trace(arguments.b)
-    found = compared(a, b)
-    shown: tuple[Effect | None, ...] = (None,) * len(found.hunks)
+    difference = compared(a, b)
+    shown: tuple[Effect | None, ...] = (None,) * len(difference.hunks)
     if arguments.program is not None:
-        shown = effects(found, a, read_program(arguments.program), arguments.kernel)
+        shown = effects(difference, a, read_program(arguments.program), arguments.kernel)
     if arguments.json:
         rows = [
             {"edits": [str(each) for each in hunk], "effect": effect and list(effect.lines)}
-            for hunk, effect in zip(found.hunks, shown, strict=True)
+            for hunk, effect in zip(difference.hunks, shown, strict=True)
         ]
         print(json.dumps(rows, indent=2))
         return DIFFERS if rows else 0
-    for number, (hunk, effect) in enumerate(zip(found.hunks, shown, strict=True)):
+    for number, (hunk, effect) in enumerate(zip(difference.hunks, shown, strict=True)):
         _line(f"hunk {number}", "bold")
         for edit in hunk:
             _line(str(edit), COLOURS[str(edit)[0]])
         for line in () if effect is None else effect.text.splitlines():
             _line(f"    {line}", COLOURS.get(line[:1]))
-    if not found.hunks:
-        _line(str(found), "green")
-    return DIFFERS if found.hunks else 0
+    if not difference.hunks:
+        _line(str(difference), "green")
+    return DIFFERS if difference.hunks else 0
 
 
 def merge(arguments: argparse.Namespace) -> int:
@@ -190,12 +190,12 @@ def bisect(arguments: argparse.Namespace) -> int:
         return not agree(whole, kernel_of(module, str(name.name))[2], sizes)
 
     bad = wrong if arguments.bad is None else read_function(arguments.bad)
-    if (found := bisected(trace, program, bad, arguments.kernel)) is None:
+    if (culprit := bisected(trace, program, bad, arguments.kernel)) is None:
         _line("the program is good after all steps", "green")
         return 0
-    _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")
-    _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
-    for line in found.changes:
+    _line(f"step {culprit.number} is the first bad one: {described(culprit.step)}", "bold red")
+    _line(f"asked {culprit.asked} times, for {len(trace)} steps", "dim")
+    for line in culprit.changes:
         _line(f"    {line}", COLOURS.get(line[:1]))
     return DIFFERS
 
@@ -220,8 +220,8 @@ def normalise(arguments: argparse.Namespace) -> int:
     from plica.schedule import normalise as normalised
 
     program = None if arguments.program is None else read_program(arguments.program)
-    found = normalised(read_trace(arguments.trace), program, arguments.kernel)
-    return _give_trace(found, arguments.output)
+    trace = normalised(read_trace(arguments.trace), program, arguments.kernel)
+    return _give_trace(trace, arguments.output)
 
 
 def transport(arguments: argparse.Namespace) -> int:
@@ -295,7 +295,7 @@ def _asked(predicate: Callable[[Module], bool], name: str, module: Module) -> bo
         return bool(predicate(module))
     except RAISED as error:
         lines = traceback.extract_tb(error.__traceback__)
-        at = next((each for each in reversed(lines) if name.startswith(each.filename)), lines[-1])
+        at = next((line for line in reversed(lines) if name.startswith(line.filename)), lines[-1])
         message = f"The function raises {type(error).__name__}: {error}"
         place = Place(at.filename, at.lineno or 1, 1)
         raise InputError(Diagnostic("input-unknown", message, place, "True or False")) from error

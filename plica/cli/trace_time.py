@@ -45,8 +45,8 @@ def timed(
     if against is not None:
         other = _Named(against[0], _compiled(against[1], kernel, sizes, arguments.threads))
     arrays = sample(first.exe.inputs)
-    found = time(first, *arrays, against=other, rounds=arguments.rounds)
-    print(json.dumps(found.to_data(), indent=2) if arguments.json else found)
+    call_timing = time(first, *arrays, against=other, rounds=arguments.rounds)
+    print(json.dumps(call_timing.to_data(), indent=2) if arguments.json else call_timing)
     return 0
 
 
@@ -72,7 +72,7 @@ def _compiled(
         var: sizes[str(var.name)] for var in kernel.dims if str(var.name) in sizes
     }
     lost = [str(var.name) for var in kernel.dims if var not in known]
-    unknown = [each for each in sizes if each not in {str(var.name) for var in kernel.dims}]
+    unknown = [size for size in sizes if size not in {str(var.name) for var in kernel.dims}]
     if lost or unknown:
         names = ", ".join(str(var.name) for var in kernel.dims) or "no symbolic sizes"
         message = "A kernel with open sizes needs values to be measured."

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     limit = arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes
     if limit is not None:  # loading the compiler and reading the model are part of it
         limit = max(LEAST_SECONDS, limit - (time.monotonic() - start))
-    found = tune(
+    tuned = tune(
         module,
         arguments.target,
         trials_of(arguments),
@@ -41,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
         pool=arguments.pool,
         graph=arguments.graph,
     )
-    print(json_text(found.to_data()) if arguments.json else found)
+    print(json_text(tuned.to_data()) if arguments.json else tuned)
     if arguments.report is not None:
         title = f"Tuning of {arguments.model.name}"
-        archive.write(arguments.report, found.page(title).encode())
+        archive.write(arguments.report, tuned.page(title).encode())
         if not arguments.json:
             print(f"{arguments.report}: the curves")
     return 0
@@ -62,11 +62,11 @@ def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as 
         packs=packs_of(arguments), contract=arguments.contract,
     )  # fmt: skip
     if arguments.json:
-        print(json_text([asdict(each) for each in found]))
+        print(json_text([asdict(space_size) for space_size in found]))
         return 0
     print(HEAD)
-    for each in found:
-        print(each, flush=True)
+    for space_size in found:
+        print(space_size, flush=True)
     return 0
 
 

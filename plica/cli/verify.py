@@ -28,15 +28,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replay and arguments.model is None:
         message = "--replay needs the model."
         raise InputError(Diagnostic("input-missing", message, suggestion="Give it: --model M."))
-    found = verify(arguments.artefact)
+    verified = verify(arguments.artefact)
     modes = {"prove": arguments.prove, "rebuild": arguments.rebuild}
     traced = None if arguments.quick else retraced_file(arguments.artefact, **modes)
     again = None
-    if arguments.model is not None and not found.recorded:
+    if arguments.model is not None and not verified.recorded:
         message = "An artefact with data types or recursion does not record its model."
         hint = "Verify it without --model."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
-    if arguments.model is not None and not found.module:
+    if arguments.model is not None and not verified.module:
         message = "An artefact with segments cannot be compared with its model."
         hint = "Verify it without --model."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         model = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
         expected = digest(model)
-        if expected != found.module:
+        if expected != verified.module:
             message = "The artefact was not compiled from this model."
             place = Place(file=str(arguments.artefact))
             hint = (
@@ -56,37 +56,37 @@ def run(arguments: argparse.Namespace) -> int:
                 " verified without --model."
             )
             raise ArtefactError(
-                Diagnostic("bad-artefact", message, place, expected, found.module, hint)
+                Diagnostic("bad-artefact", message, place, expected, verified.module, hint)
             )
         if arguments.replay:
             again = _replayed(arguments.artefact, open_form(model))
     if arguments.json:
         taken = {} if again is None else {"replayed": again.steps, "rules_applied": again.rules}
         kernels = {} if traced is None else {"retraced": to_data(traced)}
-        print(json.dumps({**asdict(found), **taken, **kernels}, indent=2))
+        print(json.dumps({**asdict(verified), **taken, **kernels}, indent=2))
         return 0
     print(f"{arguments.artefact}: good")
-    rules = f"{found.contract}, {found.rules} in {counted(found.steps, 'step')}"
+    rules = f"{verified.contract}, {verified.rules} in {counted(verified.steps, 'step')}"
     recorded = (
-        ("model", found.module or "in segments, each with a record of its own"),
-        ("contract", found.asked or "not said"),
+        ("model", verified.module or "in segments, each with a record of its own"),
+        ("contract", verified.asked or "not said"),
         ("rules and passes", rules),
-        ("compiled", f"{found.result}, {counted(found.stages, 'stage')} from the model"),
-        ("kernels", f"{found.traces}, each with its trace"),
+        ("compiled", f"{verified.result}, {counted(verified.stages, 'stage')} from the model"),
+        ("kernels", f"{verified.traces}, each with its trace"),
     )
     unrecorded = (
         ("model", "a dynamic program, which has no record: neither derivation nor traces"),
         ("checked", "digests, the form of its data, its machine, and the names in its code"),
     )
     for label, value in (
-        *(recorded if found.recorded else unrecorded),
-        ("target", found.target),
-        ("code", counted(found.objects, "object")),
-        *([("workspace", counted(found.workspace, "byte"))] if found.recorded else []),
-        ("made by", ", ".join(" ".join(each) for each in found.versions)),
+        *(recorded if verified.recorded else unrecorded),
+        ("target", verified.target),
+        ("code", counted(verified.objects, "object")),
+        *([("workspace", counted(verified.workspace, "byte"))] if verified.recorded else []),
+        ("made by", ", ".join(" ".join(version) for version in verified.versions)),
     ):
         print(f"  {label}: {value}")
-    if traced is not None and found.recorded:
+    if traced is not None and verified.recorded:
         counts = {"kernel": traced.kernels, "step": traced.steps, "barrier": traced.barriers}
         print("  traces: taken again,", ", ".join([counted(n, of) for of, n in counts.items()]))
         if arguments.prove:
@@ -113,8 +113,8 @@ def retraced_file(
     with archive.opened(path) as members:
         return joined(
             [
-                retraced(each, each.record(), prove=prove, rebuild=rebuild)
-                for each in parts_of(members)
+                retraced(artefact, artefact.record(), prove=prove, rebuild=rebuild)
+                for artefact in parts_of(members)
             ]
         )
 

@@ -226,7 +226,7 @@ class Backend:
             raise UnsupportedError(Diagnostic("unsupported", message))
         if kernel.dims:
             message = "Code of one kernel is made for sizes that are known; some of these are open."
-            named, hint = ", ".join(str(each.name) for each in kernel.dims), "Give it its sizes."
+            named, hint = ", ".join(str(dim.name) for dim in kernel.dims), "Give it its sizes."
             raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
         return self.encode(lowered(kernel, self.lowering.passes), target)
 
@@ -246,7 +246,7 @@ def own() -> dict[str, str]:
     """Plica's own backends: a folder here with a `backend` that is called `BACKEND` is one, too."""
     taken = {where.split(".")[2] for where in OWN.values()}
     folders = sorted(each.parent.name for each in Path(__file__).parent.glob("*/backend.py"))
-    found = {each: f"plica.codegen.{each}.backend:BACKEND" for each in folders}
+    found = {folder: f"plica.codegen.{folder}.backend:BACKEND" for folder in folders}
     return {**OWN, **{name: where for name, where in found.items() if name not in taken}}
 
 

@@ -25,8 +25,8 @@ class ChoiceRow:
 
 def table(rows: Sequence[ChoiceRow]) -> str:
     """The choices as a text, one line a kernel."""
-    wide = max([6, *[len(each.name) for each in rows]])
+    wide = max([6, *[len(row.name) for row in rows]])
     lines = [f"{'kernel':{wide}}  times  schedule  why"]
-    for each in rows:
-        lines.append(f"{each.name:{wide}}  {each.weight:5}  {each.status:8}  {each.why}")
+    for row in rows:
+        lines.append(f"{row.name:{wide}}  {row.weight:5}  {row.status:8}  {row.why}")
     return "\n".join(lines)

@@ -167,9 +167,9 @@ def lowered(
     """Runs a pipeline on a module up to code emission."""
     check_pipeline(pipeline)
     check_contracts(pipeline, job.contract)
-    for each in instruments:
-        if isinstance(each, KernelListener):
-            job = evolve(job, built=each.tell)
+    for instrument in instruments:
+        if isinstance(instrument, KernelListener):
+            job = evolve(job, built=instrument.tell)
     if instruments or checks is not None:  # who watches sees all that is made
         job = evolve(job, store=None, workers=None)
     state = CompilationState(begun(infer(module)))
@@ -218,7 +218,7 @@ def arranged(
         fused=job.contract >= fused,
         signless=job.contract >= signless_zero,
         asked=str(job.contract),
-        packs=tuple([each.name for each in job.packs]),
+        packs=tuple([pack.name for pack in job.packs]),
         chooser=job.chooser,
         lowering=pipeline.of("lower").names,
     )
@@ -250,7 +250,7 @@ def check_pipeline(pipeline: Pipeline) -> None:
             expected = ", ".join(KINDS)
             hint = f"Insert it before {one.name!r}."
             wrong.append(Diagnostic("misplaced-pass", message, None, expected, other.kind, hint))
-    kinds = {each.kind for each in pipeline}
+    kinds = {pass_.kind for pass_ in pipeline}
     for kind in NEEDED:
         if kind not in kinds:
             message = f"The pipeline holds no pass of the kind {kind}: it leads to no code."
@@ -278,8 +278,8 @@ def _driven(
 def _at_once(pipeline: Pipeline) -> Pipeline:
     """The pipeline without passes over groups that a later pass does itself, group by group."""
     over = pipeline.of(*CANDIDATE_KINDS)
-    for each in pipeline.of("schedule"):
-        if isinstance(each.run, GroupByGroup) and each.run.over == over.passes:
+    for pass_ in pipeline.of("schedule"):
+        if isinstance(pass_.run, GroupByGroup) and pass_.run.over == over.passes:
             return pipeline.without(*over.names)
     return pipeline
 
@@ -289,8 +289,8 @@ def _joined(pipeline: Pipeline) -> Pipeline:
     if not (over := pipeline.of("lower").passes):
         return pipeline
     whole = exact_pass("lower", "All passes over kernels.", LowerAll(over), kind="lower")
-    rest = [each for each in pipeline if each.kind != "lower"]
-    at = sum(_LEVEL[each.kind] < _LEVEL["lower"] for each in rest)
+    rest = [pass_ for pass_ in pipeline if pass_.kind != "lower"]
+    at = sum(_LEVEL[pass_.kind] < _LEVEL["lower"] for pass_ in rest)
     return Pipeline((*rest[:at], whole, *rest[at:]))
 
 

@@ -128,7 +128,7 @@ def sized(lowered: Lowered, target: str) -> WorkspacePlan:
         return lowered.plan
     message = f"Code for {target} is made for sizes that are known; those of this model are open."
     hint = "Give the model its sizes, or compile it for 'cpu'."
-    named = ", ".join(str(each.name) for each in lowered.program.dims)
+    named = ", ".join(str(dim.name) for dim in lowered.program.dims)
     raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
 
 
@@ -143,7 +143,7 @@ def device_artefact(
         machine,
         1,
         (code,),
-        tuple([aligned_bytes(each) for each in lowered.program.constants]),
+        tuple([aligned_bytes(constant) for constant in lowered.program.constants]),
         plan.size,
         of.sources,
         of.launched,

@@ -130,7 +130,7 @@ def tile_meaning(dtype: DType) -> Kernel:
     for var, extent in ((part, index(QUAD)), (quad, quads), (lane, lanes), (row, rows)):
         sums = For(var, extent, "serial", sums)
         start = start if var in (part, quad) else For(var, extent, "serial", start)
-    whole = [For(vector, vectors, "serial", each) for each in (start, sums)]
+    whole = [For(vector, vectors, "serial", statement) for statement in (start, sums)]
     return Kernel((rows, vectors, quads), (x, w, y), 2, Seq(tuple(whole)))
 
 
@@ -145,7 +145,7 @@ def _declared(  # noqa: PLR0917  # a row
         of = Dot(name, lanes, dtype, windows=f"{name}_window", pairs=f"{name}_pairs", wide=wide)
         own = (*hints, ("lanes", lanes))
         register(TensorIntrinsic(of.windows, window_meaning(dtype), None, own))
-        for some in (each for each in PAIR_LANES if each <= lanes):
+        for some in (lane for lane in PAIR_LANES if lane <= lanes):
             # LLVM names functions for vectors of x86 by their bits at the end.
             named = re.sub(r"\.\d{3}$", f".{i32.bits * some}", function)
             these = (("llvm", named), ("operand", operand), ("pairs", some))
@@ -199,7 +199,7 @@ def dot_of(target: Target) -> Dot | None:
     """A machine's widest byte dot product, or None."""
     for architecture, features, bits, dot in DOTS:
         fits = target.architecture == architecture and target.vector_bits >= bits
-        if fits and all(target.has(each) for each in features):
+        if fits and all(target.has(feature) for feature in features):
             return evolve(dot, tiles=TILES) if has_tiles(target) else dot
     return None
 

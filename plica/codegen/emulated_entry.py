@@ -37,8 +37,8 @@ def program_artefact(
 
     def ports(space: Space) -> tuple[Port, ...]:
         return tuple([
-            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
-            for at, each in enumerate(program.space(space))
+            Port(f"{space}{at}", slot.fixed, slot.dtype.name, slot.dtype.numpy)
+            for at, slot in enumerate(program.space(space))
         ])  # fmt: skip
 
     interface = Interface((), ports("input"), ports("output"), single=False)

@@ -81,7 +81,7 @@ def fuzz(
         if isinstance(verdict := known.pop(number, None) or way.judge(of), Elsewhere):
             return Skipped(verdict.reason)
         left -= 1
-        tally["steps"].update(each.instruction.kind for each in of.trace.steps)
+        tally["steps"].update(step.instruction.kind for step in of.trace.steps)
         tally["loops"].update(_loops(of))
         if not isinstance(verdict, WrongCode):
             return None
@@ -136,9 +136,9 @@ class KernelWay:
 
 
 def _loops(of: FuzzSubject) -> list[str]:
-    made = scheduled(of)
-    assert made is not None  # it ran
-    return [each.kind for each in statements(made.body) if isinstance(each, For)]
+    kernel = scheduled(of)
+    assert kernel is not None  # it ran
+    return [statement.kind for statement in statements(kernel.body) if isinstance(statement, For)]
 
 
 def entry_for(target: str) -> Entry:
@@ -154,7 +154,7 @@ def entry_for(target: str) -> Entry:
 def as_pytest(of: FuzzSubject, reason: str, guard: bool, target: str = "cpu") -> str:
     """A test that fails as long as native code is wrong; with `guard`, or dies."""
     kernel = str(module({Var(Name("kernel"), None): of.kernel})).rstrip()
-    arrays = "".join(f"        {literal(each)},\n" for each in of.arrays)
+    arrays = "".join(f"        {literal(array)},\n" for array in of.arrays)
     said = " ".join(reason.split())
     return f'''import numpy as np
 import pytest

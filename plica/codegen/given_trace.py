@@ -89,7 +89,7 @@ def _spellings(program: Program, number: int) -> set[str]:
 
 def _launches(program: Program, number: int) -> list[Launch]:
     every = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
-    return [each for each in every if number in _run_by(each)]
+    return [launch for launch in every if number in _run_by(launch)]
 
 
 def _run_by(launch: Launch) -> tuple[int, ...]:
@@ -99,11 +99,11 @@ def _run_by(launch: Launch) -> tuple[int, ...]:
 
 
 def _term(program: Program, number: int) -> Expr | None:
-    return next((each.term for each in _launches(program, number)), None)
+    return next((launch.term for launch in _launches(program, number)), None)
 
 
 def _is_called(program: Program, number: int) -> bool:
-    return any(each.calls for each in _launches(program, number))
+    return any(launch.calls for launch in _launches(program, number))
 
 
 def _function(term: Expr | None) -> Function | None:

@@ -51,7 +51,7 @@ def names_of(main: Function) -> str:
 
     Those of outputs and the ranges of dims are attributes, which it knows.
     """
-    return f"{[str(each.name) for each in main.params]} {[str(each.name) for each in main.dims]}"
+    return f"{[str(param.name) for param in main.params]} {[str(dim.name) for dim in main.dims]}"
 
 
 def with_ports(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
@@ -69,8 +69,8 @@ def with_ports(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> 
         _ports("output", main.ret, space, outputs)
     else:  # a model that was read has names for what it gives
         parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
-        for each, of in zip(names, parts, strict=True):
-            _ports(each, of, space, outputs)
+        for name, of in zip(names, parts, strict=True):
+            _ports(name, of, space, outputs)
     ranges = tuple(attr(main, "dim_ranges", ()))
     return Interface(tuple(params), tuple(inputs), tuple(outputs), single, ranges)
 
@@ -109,9 +109,9 @@ def _need_texts(terms: Sequence[Scalar]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for at, least in enumerate(terms):
         opposite = index(0) - least
-        if not any(same_dim(opposite, each) for each in terms):
+        if not any(same_dim(opposite, term) for term in terms):
             found[_need_text(least, ">=")] = None
-        elif not any(same_dim(opposite, each) for each in terms[:at]):
+        elif not any(same_dim(opposite, term) for term in terms[:at]):
             found[_one_or_same(least) or _need_text(least, "==")] = None
     return tuple(found)
 
@@ -135,7 +135,7 @@ def _need_text(least: Scalar, relation: str) -> str:
         {key: (atoms, abs(count)) for key, (atoms, count) in terms.items() if (count > 0) is added}
         for added in (True, False)
     ]
-    return f" {relation} ".join([size_text(from_polynomial(each)) for each in sides])
+    return f" {relation} ".join([size_text(from_polynomial(side)) for side in sides])
 
 
 def _square_root(square: Scalar) -> Scalar | None:
@@ -143,7 +143,7 @@ def _square_root(square: Scalar) -> Scalar | None:
     terms = polynomial(square)
     for size in [atoms[0] for atoms, _ in terms.values() if len(atoms) == 2]:
         parts = [quotient(from_polynomial({key: each}), size * 2) for key, each in terms.items()]
-        root = normal_dim(reduce(add, [each for each in parts if each is not None], size))
+        root = normal_dim(reduce(add, [part for part in parts if part is not None], size))
         if same_dim(root * root, square):
             return root
     return None
@@ -190,9 +190,9 @@ def aligned_bytes(of: Const) -> Array:
     """The bytes of a constant at a multiple of 64, where they are if they are at one already."""
     with unobserved():
         content = of.content
-    found = np.frombuffer(content or b"\0", np.uint8)  # an empty one needs some address too
-    if found.__array_interface__["data"][0] % ALIGNMENT == 0:
-        return found
-    copy = aligned_array(found.size)
-    copy[:] = found
+    array = np.frombuffer(content or b"\0", np.uint8)  # an empty one needs some address too
+    if array.__array_interface__["data"][0] % ALIGNMENT == 0:
+        return array
+    copy = aligned_array(array.size)
+    copy[:] = array
     return copy

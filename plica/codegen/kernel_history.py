@@ -59,9 +59,9 @@ def kernel_history(origin: KernelOrigin, lowering: Pipeline) -> Derivation:
     for step, state in zip(origin.trace.steps, states(origin.trace, origin.kernel), strict=True):
         steps.append(_step(described(step), "A step of the schedule.", kernel, state.kernel))
         kernel = state.kernel
-    for each in lowering:
-        lowered: Kernel = each.run(kernel)
-        steps.append(_step(each.name, each.why, kernel, lowered))
+    for pass_ in lowering:
+        lowered: Kernel = pass_.run(kernel)
+        steps.append(_step(pass_.name, pass_.why, kernel, lowered))
         kernel = lowered
     return Derivation(source, tuple(steps))
 
@@ -85,7 +85,7 @@ def statement_origins(origin: KernelOrigin, lowering: Pipeline) -> tuple[Stateme
     steps: dict[Output, tuple[str, ...]] = {}
     for step, state in zip(origin.trace.steps, states(origin.trace, origin.kernel), strict=True):
         if state.kernel is not before.kernel:
-            given = [before.outputs[each] for each in handles(step.instruction)]
+            given = [before.outputs[handle] for handle in handles(step.instruction)]
             old, new = _names(before.kernel), _names(state.kernel)
             path = _joined([*[steps.get(each, ()) for each in given], (described(step),)])
             steps |= dict.fromkeys([each for each in new if each not in old], path)
@@ -98,7 +98,7 @@ def statement_origins(origin: KernelOrigin, lowering: Pipeline) -> tuple[Stateme
         added = _loops(lowered).difference(_loops(kernel), steps) if lowered is not kernel else ()
         steps |= dict.fromkeys(added, (lowering_pass.name,))
         kernel = lowered
-    blocks = [(each, _around(scheduled, each)) for each in map_of(scheduled).blocks.nodes.values()]
+    blocks = [(node, _around(scheduled, node)) for node in map_of(scheduled).blocks.nodes.values()]
     return tuple(_origins(kernel, blocks, steps, _loops(scheduled)))
 
 
@@ -113,7 +113,7 @@ def _origins(
         stmt, around = stack.pop()
         if isinstance(stmt, For) and stmt.var in known:
             around |= {stmt.var}
-        stack.extend([(each, around) for each in substatements(stmt)[::-1]])
+        stack.extend([(substatement, around) for substatement in substatements(stmt)[::-1]])
         if not isinstance(stmt, For | Store):
             continue
         here = [block for block, loops in blocks if around <= loops]
@@ -143,7 +143,7 @@ def _names(kernel: Kernel) -> dict[Output, None]:
 
 
 def _loops(kernel: Kernel) -> set[ScalarVar]:
-    return {each.var for each in statements(kernel.body) if isinstance(each, For)}
+    return {statement.var for statement in statements(kernel.body) if isinstance(statement, For)}
 
 
 def _joined(parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -72,9 +72,9 @@ def _described(
     name: str, vector: int, caches: tuple[int, ...], rates: _Rates
 ) -> MachineDescription:
     fma, latency, loads, stores, issue, *lookup = rates
-    found = CycleRates(fma, latency, loads, stores, issue=issue)
-    found = replace(found, lookup=lookup[0]) if lookup else found
-    return MachineDescription(name, vector, caches, found)
+    cycle_rates = CycleRates(fma, latency, loads, stores, issue=issue)
+    cycle_rates = replace(cycle_rates, lookup=lookup[0]) if lookup else cycle_rates
+    return MachineDescription(name, vector, caches, cycle_rates)
 
 
 TABLE: Final[dict[str, MachineDescription]] = {row[1]: _described(*row[1:]) for row in _ROWS}

@@ -66,11 +66,11 @@ def workspace_plan(program: Program, *, branches: bool = False) -> WorkspacePlan
     With `branches`, steps that wait for nothing of one another may run at once: they share none.
     """
     steps, lives = lives_of(program)
-    found = _arranged(program, steps, lives)
+    plan = _arranged(program, steps, lives)
     if branches and (longer := _beside(program, steps, lives)) != lives:
         wide = _arranged(program, steps, longer)
-        return wide if wide.size <= MORE * found.size else found
-    return found
+        return wide if wide.size <= MORE * plan.size else plan
+    return plan
 
 
 def _beside(
@@ -152,7 +152,7 @@ def written_over(
             if (
                 of in lives
                 and of not in taken
-                and [program.holder(each) for each in step.args].count(of) == 1
+                and [program.holder(arg) for arg in step.args].count(of) == 1
                 and target in lives
                 and lives[of][1] == at == lives[target][0]
                 and fits(program.slots[target], program.slots[of])
@@ -185,7 +185,7 @@ def _overwritable(kernel: Kernel) -> tuple[int, ...]:
     if len(kernel.params) != kernel.inputs + 1 or len(final) != 1:
         return ()
     (last,) = final
-    places = {var for each in last.indices for var in free_vars(each)}
+    places = {var for index in last.indices for var in free_vars(index)}
     named = [e.value for e in nodes if isinstance(e, Bind) and e.var in places]
     if any(map(_may_repeat, (*last.indices, *named))):
         return ()  # a tile that ends with the tensor makes some elements a second time
@@ -200,8 +200,8 @@ def _overwritable(kernel: Kernel) -> tuple[int, ...]:
     return tuple(
         [
             number
-            for number, each in enumerate(kernel.params[: kernel.inputs])
-            if (each.shape, each.dtype.bytes) == size and each not in elsewhere
+            for number, param in enumerate(kernel.params[: kernel.inputs])
+            if (param.shape, param.dtype.bytes) == size and param not in elsewhere
         ]
     )
 

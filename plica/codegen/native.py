@@ -48,8 +48,8 @@ def llvm_entry(
 ) -> tuple[int, object]:
     """Native code of a program by LLVM, for this machine unless another is given."""
     machine = target or toolchain.host()
-    made = toolchain.build(fold(program, plan, machine, fused), machine)
-    return made.address, made.engine
+    native_code = toolchain.build(fold(program, plan, machine, fused), machine)
+    return native_code.address, native_code.engine
 
 
 def called_back(call: Callable[[Sequence[int]], int], count: int) -> tuple[int, object]:
@@ -59,8 +59,8 @@ def called_back(call: Callable[[Sequence[int]], int], count: int) -> tuple[int, 
     def main(table: int) -> int:
         return call(list((ctypes.c_uint64 * count).from_address(table)))
 
-    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(main)
-    return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+    cfunction = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(main)
+    return ctypes.cast(cfunction, ctypes.c_void_p).value or 0, cfunction
 
 
 class Spoiled(CompilerBug):
@@ -75,9 +75,9 @@ def program_of(*kernels: Kernel) -> Program:
     known = {each: number for number, each in enumerate(dict.fromkeys(kernels))}
     for kernel in kernels:
         first = len(slots)
-        for number, each in enumerate(kernel.params):
+        for number, param in enumerate(kernel.params):
             space: Space = "input" if number < kernel.inputs else "output"
-            slots.append(Slot(space, counts[space], shape_of(each), each.dtype))
+            slots.append(Slot(space, counts[space], shape_of(param), param.dtype))
             counts[space] += 1
         steps.append(Launch(known[kernel], tuple(range(first, len(slots))), "kernel"))
     names = ("kernel", *[f"kernel{number}" for number in range(1, len(known))])
@@ -155,17 +155,17 @@ def run_together(
     program = launch_memory(program_of(*kernels))
     plan = workspace_plan(program)
     address, keep = entry(program, plan, fused)
-    given = [np.ascontiguousarray(each) for one in arrays for each in one]
-    made = [np.zeros(each.fixed, each.dtype.numpy) for each in program.space("output")]
+    given = [np.ascontiguousarray(array) for one in arrays for array in one]
+    made = [np.zeros(slot.fixed, slot.dtype.numpy) for slot in program.space("output")]
     workspace = aligned_array(plan.size)
     _call(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address), [*given, *made, workspace])
     del keep  # the code was needed until here
     left = iter(made)
-    return [tuple(islice(left, len(each.params) - each.inputs)) for each in kernels]
+    return [tuple(islice(left, len(kernel.params) - kernel.inputs)) for kernel in kernels]
 
 
 def _call(main: Callable[[int], int], arrays: Sequence[Array]) -> None:
-    table = np.array([each.__array_interface__["data"][0] for each in arrays], np.uintp)
+    table = np.array([array.__array_interface__["data"][0] for array in arrays], np.uintp)
     if main(table.ctypes.data):
         message = "The kernel says that an index is outside the buffer it selects from."
         raise EvaluationError(Diagnostic("index-out-of-bounds", message))

@@ -82,7 +82,7 @@ def plan_open_memory(program: Program) -> OpenPlan:
         tenants[arena].append((born, last))
     most = [reduce(Max, each.values()) for each in arenas]
     # A size in a branch that is not taken may be negative: it must not shrink the workspace.
-    most = [each if is_size(each) else Max(each, index(0)) for each in most]
+    most = [scalar if is_size(scalar) else Max(scalar, index(0)) for scalar in most]
     return OpenPlan(tuple(most), {slot: where[owner] for slot, owner in first.items()})
 
 

@@ -43,7 +43,7 @@ def _counted(kernel: Kernel) -> int:
             times *= known(stmt.extent) or 1
         elif isinstance(stmt, Store):
             total += times * _within(stmt.value)
-        stack += [(each, times) for each in stmt._children if isinstance(each, Stmt)]
+        stack += [(child, times) for child in stmt._children if isinstance(child, Stmt)]
     return total
 
 

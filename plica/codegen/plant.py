@@ -65,8 +65,8 @@ def planted(name: str, mistake: Callable[[Kernel], Kernel], passes: Passes = CPU
     """The passes, one of which makes a mistake after its work."""
     return tuple(
         [
-            evolve(each, run=_then(each.run, mistake)) if each.name == name else each
-            for each in passes
+            evolve(pass_, run=_then(pass_.run, mistake)) if pass_.name == name else pass_
+            for pass_ in passes
         ]
     )
 
@@ -75,8 +75,8 @@ def wrong_entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int
     """Native code by an emitter that adds where it should subtract floats."""
     machine = toolchain.host()
     text = fold(program, plan, machine, fused)
-    made = toolchain.build(text.replace(" fsub ", " fadd "), machine)
-    return made.address, made.engine
+    native_code = toolchain.build(text.replace(" fsub ", " fadd "), machine)
+    return native_code.address, native_code.engine
 
 
 def _then(

@@ -80,15 +80,15 @@ def postprocessed(
     """The trace with the steps of post-processors behind it, all of them where none are named."""
     chosen = [_named(each) for each in (POSTPROCESSORS if names is None else names)]
     whole = trace
-    if not any(each.instruction.ends_sampling for each in trace.steps):
+    if not any(step.instruction.ends_sampling for step in trace.steps):
         whole = _then(trace, kernel, ENDING)
-    for each in chosen:
+    for processor in chosen:
         now = scheduled(whole, kernel)
-        reason = None if each.reject is None else each.reject(now)
+        reason = None if processor.reject is None else processor.reject(now)
         if reason is not None:
-            return Rejected(each.name, reason)
-        if each.rewrite is not None:
-            whole = _then(whole, kernel, each.rewrite(now))
+            return Rejected(processor.name, reason)
+        if processor.rewrite is not None:
+            whole = _then(whole, kernel, processor.rewrite(now))
     return whole
 
 
@@ -166,7 +166,7 @@ def rewrite_layout(kernel: st.Kernel) -> DoBlock:
     def steps() -> Body:
         for label, site in _each(kernel, lambda each: bool(each.loops)):
             inputs = stages(scope_of(kernel, site))[site.node.label].inputs
-            reads = {each.buffer: each for each in accesses(site.node) if not each.written}
+            reads = {access.buffer: access for access in accesses(site.node) if not access.written}
             for number, buffer in enumerate(inputs):
                 order = _loop_order(reads[buffer], site.loops)
                 if buffer in kernel.params and order != sorted(order):
@@ -181,7 +181,7 @@ def _loop_order(of: Access, loops: Sequence[st.For]) -> list[int]:
     """The axes of what is read, those of outer loops first; as they are where a start is not
     known."""
     depth = {loop.var: at for at, loop in enumerate(loops)}
-    if any(each is None for each in of.starts):
+    if any(scalar is None for scalar in of.starts):
         return list(range(len(of.starts)))
     deepest = [
         max((depth.get(var, -1) for var in free_vars(start)), default=-1)  # type: ignore[arg-type, call-overload]  # all starts are known
@@ -254,8 +254,8 @@ def cooperative_fetch(kernel: st.Kernel) -> DoBlock:
     """Copies into memory that a block of threads shares, done by all of these together."""
 
     def fetches(site: Site[st.Block]) -> bool:
-        writes = [each.buffer for each in accesses(site.node) if each.written]
-        return bool(writes) and all(each.scope == "shared" for each in writes)
+        writes = [access.buffer for access in accesses(site.node) if access.written]
+        return bool(writes) and all(write.scope == "shared" for write in writes)
 
     @do
     def steps() -> Body:
@@ -291,12 +291,12 @@ def _on_threads(free: Sequence[Handle], tags: tuple[str | None, str]) -> Body:
 
 def _is_serial(site: Site[st.Block]) -> bool:
     around = [stmt for stmt, _ in site.above if isinstance(stmt, st.For)]
-    return all(each.kind == "serial" for each in around)
+    return all(loop.kind == "serial" for loop in around)
 
 
 def _holds_other(loop: st.For, own: st.Block) -> bool:
     inside = [each for each in st.statements(loop.body) if isinstance(each, st.Block)]
-    return any(each is not own for each in inside)
+    return any(block is not own for block in inside)
 
 
 # --- those that reject ----------------------------------------------------------------------------
@@ -317,9 +317,9 @@ def beyond_a_gpu(kernel: st.Kernel) -> str | None:
 
 def dynamic_loop(kernel: st.Kernel) -> str | None:
     """The first loop whose extent is not known when it is compiled."""
-    for each in st.statements(kernel.body):
-        if isinstance(each, st.For) and known(each.extent) is None:
-            return f"The extent of the loop {each.var.name} is not a number."
+    for statement in st.statements(kernel.body):
+        if isinstance(statement, st.For) and known(statement.extent) is None:
+            return f"The extent of the loop {statement.var.name} is not a number."
     return None
 
 
@@ -329,16 +329,16 @@ def beyond_capacity(kernel: st.Kernel) -> str | None:
     while stack:
         stmt, used = stack.pop()
         if isinstance(stmt, st.Alloc):
-            name, sizes = stmt.buffer.scope, [known(each) for each in stmt.buffer.shape]
+            name, sizes = stmt.buffer.scope, [known(scalar) for scalar in stmt.buffer.shape]
             capacity = scope(name).capacity
             if capacity is not None and None in sizes:
                 return f"The size of {stmt.buffer.name} in {name} is not a number."
             used = used + Counter(
-                {name: stmt.buffer.dtype.bytes * prod([each or 0 for each in sizes])}
+                {name: stmt.buffer.dtype.bytes * prod([size or 0 for size in sizes])}
             )
             if capacity is not None and used[name] > capacity:
                 return f"Buffers in {name} take {used[name]} bytes of {capacity}."
-        stack.extend([(each, used) for each in st.substatements(stmt)])
+        stack.extend([(substatement, used) for substatement in st.substatements(stmt)])
     return None
 
 
@@ -372,5 +372,5 @@ _ALL: Final = (
 # fmt: on
 # ruff: noqa: E501  # a row is a line
 
-POSTPROCESSORS: Final = {each.name: each for each in _ALL}
+POSTPROCESSORS: Final = {processor.name: processor for processor in _ALL}
 """By name, in the order in which they run."""

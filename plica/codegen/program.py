@@ -248,6 +248,6 @@ def plain_name(number: int, program: Program) -> str:
 
 
 def _one_word(does: str) -> str:
-    letters = [each if each.isalnum() and each.isascii() else "_" for each in does]
+    letters = [doe if doe.isalnum() and doe.isascii() else "_" for doe in does]
     word = "".join(letters)[:LONGEST_NAME]
     return word if word[:1].isalpha() else f"k_{word}"

@@ -90,15 +90,15 @@ def is_staged(module: Module, *, chooses: bool = True) -> bool:
     if module.main is None or not isinstance(module.definitions().get(module.main), Function):
         return False
     nodes = expressions(module.main_function().body)
-    if any(isinstance(each, LetDim) for each in nodes):
+    if any(isinstance(node, LetDim) for node in nodes):
         return True
-    if not chooses and any(isinstance(each, If) for each in nodes):
+    if not chooses and any(isinstance(node, If) for node in nodes):
         return True
     if not has_open_dims(module):
         return False
-    if any(is_loop(each) or is_ordering(each) for each in nodes):
+    if any(is_loop(node) or is_ordering(node) for node in nodes):
         return True
-    recursive = [each for each in nodes if _is_recursive(each)]
+    recursive = [node for node in nodes if _is_recursive(node)]
     return bool(recursive) and all(map(is_named_loop, recursive))
 
 
@@ -106,7 +106,7 @@ def repeats(module: Module) -> bool:
     """Whether a program has a loop in its main function."""
     if module.main is None or not isinstance(module.definitions().get(module.main), Function):
         return False
-    return any(is_loop(each) for each in expressions(module.main_function().body))
+    return any(is_loop(expression) for expression in expressions(module.main_function().body))
 
 
 def is_ordering(node: Expr) -> bool:
@@ -160,12 +160,12 @@ def is_named_loop(node: Expr) -> bool:
                 then = then.body
             if not (isinstance(then, Call) and then.callee is var):
                 return False
-            if any(var in free_vars(each) for each in (condition, *then.args, orelse)):
+            if any(var in free_vars(expr) for expr in (condition, *then.args, orelse)):
                 return False
-            users = [each for each in expressions(body) if var in operands(each)]
+            users = [expression for expression in expressions(body) if var in operands(expression)]
             return bool(users) and all(
-                isinstance(each, Call) and each.callee is var and var not in each.args
-                for each in users
+                isinstance(user, Call) and user.callee is var and var not in user.args
+                for user in users
             )
         case _:
             return False

@@ -114,7 +114,7 @@ def spelled(what: Any) -> str:  # Any: fields of patterns
     if isinstance(what, partial):
         return f"partial{spelled((what.func, what.args, tuple(sorted(what.keywords.items()))))}"
     if has(type(what)):
-        inside = ", ".join(spelled(getattr(what, each.name)) for each in fields(type(what)))
+        inside = ", ".join(spelled(getattr(what, field.name)) for field in fields(type(what)))
         return f"{type(what).__name__}({inside})"
     # What has no text of its own is told by where it lies, which no other process knows.
     bare = getattr(type(what), "__repr__", None) is object.__repr__

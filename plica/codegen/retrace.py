@@ -86,30 +86,30 @@ def retraced(
         count = f"{len(record.digests)} digests of kernels"
         message = "Each trace needs the digest of the kernel that it makes."
         raise _refused([WrongTrace("", message, f"{len(record.traces)} traces", count)])
-    for number, each in enumerate(record.traces):
+    for number, trace in enumerate(record.traces):
         compiled = record.digests[number]
-        made = _made(each, compiled, passes, asked)
+        made = _made(trace, compiled, passes, asked)
         if isinstance(made, MadeAgain) and digest(made.kernel) != compiled:
-            made = _made(each, compiled, passes, asked, zeroed=True)
+            made = _made(trace, compiled, passes, asked, zeroed=True)
         if isinstance(made, WrongTrace):
             wrong.append(made)
             continue
-        kernels[each.kernel] = made.kernel
+        kernels[trace.kernel] = made.kernel
         steps += made.steps
         waiting += _barriers(made.kernel)
         if digest(made.kernel) != record.digests[number]:
             message = "Its trace makes another kernel than the one that was compiled."
-            wrong.append(WrongTrace(each.kernel, message, digest(made.kernel),
+            wrong.append(WrongTrace(trace.kernel, message, digest(made.kernel),
                                     record.digests[number]))  # fmt: skip
-        wrong += _text_problems(each.kernel, made.kernel, texts)
-        wrong += _barrier_problems(each.kernel, made.waits)
+        wrong += _text_problems(trace.kernel, made.kernel, texts)
+        wrong += _barrier_problems(trace.kernel, made.waits)
         if prove:
             bounds = certified(made.scheduled)
             # What a program asks of open sizes before it runs the kernel is not recorded.
             sure = () if made.scheduled.dims else bounds.wrong
             proved += bounds.proved
             unproved += len(bounds.open) + len(bounds.wrong) - len(sure)
-            wrong += [WrongTrace(each.kernel, f"{problem}.") for problem in sure]
+            wrong += [WrongTrace(trace.kernel, f"{problem}.") for problem in sure]
     if wrong:
         raise _refused(wrong)
     again = rebuilt(artefact, kernels, asked) if rebuild else "nobody asked for it"
@@ -122,14 +122,14 @@ def retraced(
 
 def joined(parts: Sequence[Retraced]) -> Retraced:
     """What was made again in all parts of an artefact."""
-    reasons = dict.fromkeys([each.not_rebuilt for each in parts if each.not_rebuilt])
+    reasons = dict.fromkeys([part.not_rebuilt for part in parts if part.not_rebuilt])
     return Retraced(
-        sum(each.kernels for each in parts),
-        sum(each.steps for each in parts),
-        sum(each.proved for each in parts),
-        sum(each.unproved for each in parts),
-        sum(each.barriers for each in parts),
-        sum(each.rebuilt for each in parts),
+        sum(part.kernels for part in parts),
+        sum(part.steps for part in parts),
+        sum(part.proved for part in parts),
+        sum(part.unproved for part in parts),
+        sum(part.barriers for part in parts),
+        sum(part.rebuilt for part in parts),
         "; ".join(reasons),
     )
 
@@ -138,12 +138,12 @@ def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:
     told = [
         Diagnostic(
             "bad-artefact",
-            f"The kernel {each.kernel}: {each.message}" if each.kernel else each.message,
+            f"The kernel {trace.kernel}: {trace.message}" if trace.kernel else trace.message,
             None,
-            each.expected,
-            each.found,
+            trace.expected,
+            trace.found,
         )
-        for each in wrong
+        for trace in wrong
     ]
     return ArtefactError(told[0], *told[1:])
 
@@ -154,11 +154,11 @@ def passes_of(artefact: Artefact, record: CompilationRecord) -> tuple[Pass, ...]
     lowering = tuple([RENAMED.get(name, name) for name in record.lowering])
     if not lowering or lowering == usual.names:
         return usual.passes
-    tables = [*LOWERING.values(), *[each.lowering for each in registered()], usual]
+    tables = [*LOWERING.values(), *[backend.lowering for backend in registered()], usual]
     for table in tables:
         if lowering == table.names:
             return table.passes
-    known = {each.name: each for table in tables for each in table}  # the usual ones come last
+    known = {pass_.name: pass_ for table in tables for pass_ in table}  # the usual ones come last
     found = []
     for name in lowering:
         try:
@@ -205,19 +205,19 @@ def _made(
     if not trace.steps and digest(before) == compiled:
         return MadeAgain(after, before, before, 0)  # it is as plain as it was compiled
     kernel = waits = after
-    for each in passes:
+    for pass_ in passes:
         try:
-            kernel = each.run(kernel)
+            kernel = pass_.run(kernel)
         except PlicaError as error:
             said = error.diagnostics[0].message
-            return WrongTrace(of.kernel, f"It cannot be lowered by {each.name}: {said}")
-        waits = waits if each.name == NARROW_PASS else kernel
+            return WrongTrace(of.kernel, f"It cannot be lowered by {pass_.name}: {said}")
+        waits = waits if pass_.name == NARROW_PASS else kernel
     return MadeAgain(after, kernel, waits, len(trace.steps))
 
 
 def texts_of(record: CompilationRecord) -> dict[str, str]:
     """The text of each kernel, by its name."""
-    return {found[1]: found[0].rstrip() for found in _KERNEL_TEXT.finditer(record.kernels)}
+    return {match[1]: match[0].rstrip() for match in _KERNEL_TEXT.finditer(record.kernels)}
 
 
 _KERNEL_TEXT: Final = re.compile(
@@ -237,7 +237,7 @@ def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator
 
 
 def _barriers(kernel: Kernel) -> int:
-    return sum(isinstance(each, Barrier) for each in statements(kernel.body))
+    return sum(isinstance(statement, Barrier) for statement in statements(kernel.body))
 
 
 def _barrier_problems(name: str, kernel: Kernel) -> Iterator[WrongTrace]:
@@ -299,14 +299,14 @@ def _objects(artefact: Artefact) -> dict[str, KernelObject]:
     """The objects of kernels and of nests, by the symbol that each defines."""
     found: dict[str, KernelObject] = {}
     for data in artefact.objects:
-        names = [each for each in parse(data).symbols if each.is_global]
-        outside = [each.name for each in names if each.section == UNDEFINED]
+        names = [symbol for symbol in parse(data).symbols if symbol.is_global]
+        outside = [name.name for name in names if name.section == UNDEFINED]
         nests = frozenset([each for each in outside if each.startswith(unit.NEST_PREFIX)])
-        for each in names:
-            if each.section != UNDEFINED and each.name.startswith(
+        for name in names:
+            if name.section != UNDEFINED and name.name.startswith(
                 (unit.KERNEL_PREFIX, unit.NEST_PREFIX)
             ):
-                found[each.name] = KernelObject(data, nests)
+                found[name.name] = KernelObject(data, nests)
     return found
 
 

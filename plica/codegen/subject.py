@@ -99,7 +99,7 @@ def subject(seed: int, number: int, length: int = 6) -> FuzzSubject | None:
     steps, _ = walk(kernel, random, length, FOCUS)
     arrays = case.arrays
     if random.random() < 0.5:
-        arrays = tuple([_fractions(each, random) for each in arrays])
+        arrays = tuple([_fractions(array, random) for array in arrays])
     return FuzzSubject(kernel, arrays, Trace(steps), random.random() < 0.5)
 
 
@@ -124,22 +124,22 @@ class ReadySubject:
 
 def ready(of: FuzzSubject, passes: Passes = CPU) -> ReadySubject | Elsewhere | WrongCode:
     """A subject of which code can be made; else a verdict."""
-    if (made := scheduled(of)) is None:
+    if (kernel := scheduled(of)) is None:
         return Elsewhere("the schedule is refused")
     try:
         expected = meaning(of.kernel, of.arrays)
     except EvaluationError as error:
         return Elsewhere(f"the kernel has no value: {error.code}")
-    code = made
-    for each in passes:
+    code = kernel
+    for pass_ in passes:
         try:
-            code = each.run(code)
+            code = pass_.run(code)
         except PlicaError as error:  # the trace asks for what no pass can make
             return Elsewhere(f"lowering refuses it: {error.code}")
         except CRASHES as error:
-            return WrongCode("crash", f"it fails: {crash(error)}", each.name)
+            return WrongCode("crash", f"it fails: {crash(error)}", pass_.name)
         for race in races(code):
-            return WrongCode("race", str(race), each.name)
+            return WrongCode("race", str(race), pass_.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
         return Elsewhere("it is for another kind of machine")
     return ReadySubject(of, code, expected, margins(of, expected))
@@ -169,8 +169,8 @@ def judge_ready(of: ReadySubject, *, guard: bool, isolated: bool, entry: Entry) 
     sides: Sequence[Side | None] = SIDES if guard else (None,)
 
     def work() -> bytes:
-        found = compared(of, sides, entry)
-        return b"" if found is None else f"{found.kind}:{found.reason}".encode()
+        wrong_code = compared(of, sides, entry)
+        return b"" if wrong_code is None else f"{wrong_code.kind}:{wrong_code.reason}".encode()
 
     if not isolated or not can_part():
         return compared(of, sides, entry) or Passed()
@@ -214,11 +214,11 @@ def compared(
     of: ReadySubject, sides: Sequence[Side | None], entry: Entry = llvm_entry
 ) -> WrongCode | None:
     """What is wrong with native code, which runs in this process."""
-    made = NativeKernel(of.code, of.of.fused, THREADS_USED, entry)
+    kernel = NativeKernel(of.code, of.of.fused, THREADS_USED, entry)
     for side in sides:
         where = "" if side is None else f" (the {side} of each array is guarded)"
         try:
-            results = made(of.of.arrays, side)
+            results = kernel(of.of.arrays, side)
         except EvaluationError as error:
             return WrongCode("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
@@ -233,13 +233,13 @@ def differs(
 ) -> str | None:
     """Where what a kernel wrote is further from what was meant than it may be."""
     writes = code.params[code.inputs :]
-    for param, found, meant, margin in zip(writes, results, expected, margins, strict=True):
+    for param, array, meant, margin in zip(writes, results, expected, margins, strict=True):
         with np.errstate(invalid="ignore"):
-            far = ~((found == meant) | (abs(found - meant) <= margin))
-        far &= ~(np.isnan(found) & np.isnan(meant))
+            far = ~((array == meant) | (abs(array - meant) <= margin))
+        far &= ~(np.isnan(array) & np.isnan(meant))
         if far.any():
             at = tuple(int(each) for each in np.argwhere(far)[0])
-            return f"{param.name}{list(at)} is {found[at].item()} instead of {meant[at].item()}"
+            return f"{param.name}{list(at)} is {array[at].item()} instead of {meant[at].item()}"
     return None
 
 
@@ -250,27 +250,27 @@ def guilty_pass(of: FuzzSubject, passes: Passes = CPU) -> tuple[str, str] | None
     assert kernel is not None  # it was lowered
     expected = meaning(of.kernel, of.arrays)
     room = margins(of, expected)
-    for each in passes:
-        kernel = each.run(kernel)
+    for pass_ in passes:
+        kernel = pass_.run(kernel)
         try:
             wrong = differs(kernel, run_unlowered(kernel, of.arrays), expected, room)
         except EvaluationError as error:
             wrong = error.diagnostics[0].message
         if wrong is not None:
-            return each.name, wrong
+            return pass_.name, wrong
     return None
 
 
 def margins(of: FuzzSubject, expected: Sequence[Array]) -> tuple[Array, ...]:
     """By how much each result may differ: nothing, unless fractions are added up."""
-    if all(each.dtype.kind != "f" or bool((each == np.rint(each)).all()) for each in of.arrays):
-        return tuple([np.zeros_like(each) for each in expected])
-    sizes = tuple([abs(each) if each.dtype.kind == "f" else each for each in of.arrays])
+    if all(array.dtype.kind != "f" or bool((array == np.rint(array)).all()) for array in of.arrays):
+        return tuple([np.zeros_like(array) for array in expected])
+    sizes = tuple([abs(array) if array.dtype.kind == "f" else array for array in of.arrays])
     greatest = meaning(without_differences(of.kernel), sizes)
     return tuple(
         [
-            each * (UNITS * np.finfo(each.dtype).eps) if each.dtype.kind == "f" else each * 0
-            for each in map(abs, greatest)
+            array * (UNITS * np.finfo(array.dtype).eps) if array.dtype.kind == "f" else array * 0
+            for array in map(abs, greatest)
         ]
     )
 

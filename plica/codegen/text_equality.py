@@ -41,7 +41,7 @@ _BINDER: Final = re.compile(
 def words() -> frozenset[str]:
     """The words of the language, which stand for themselves."""
     own = {name for row in ROWS.values() for name in (row.name, row.word) if name}
-    kinds = {each.name for each in DTYPES}
+    kinds = {dtype.name for dtype in DTYPES}
     return frozenset({*own, *kinds, *TAKEN_IN_KERNELS, *keyword.kwlist, "plica", "range"})
 
 

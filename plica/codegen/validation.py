@@ -90,7 +90,7 @@ class Bench:
 
     def difference(self, case: LaunchedKernel, sample: KernelSample, got: Array) -> str | None:
         """How a result differs from what is meant by more than the contract allows."""
-        of_floats = any(each.dtype.is_float for each in case.stages.inputs)
+        of_floats = any(buffer.dtype.is_float for buffer in case.stages.inputs)
         return difference(got, sample.meant, self.contract, of_floats)
 
 
@@ -151,12 +151,10 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
 
 def _checked(case: LaunchedKernel) -> tuple[Scalar, ...]:
     """What is known of the dims of a kernel: sizes that it does not fit are refused before it."""
-    own: dict[Term, Term] = {
-        case.made.given.get(each, each): each for each in case.made.kernel.dims
-    }
+    own: dict[Term, Term] = {case.made.given.get(dim, dim): dim for dim in case.made.kernel.dims}
     dims = frozenset[Term](case.stages.dims)
     found = [substitute(least, own) for least in needs_in(case.function.body, dims)]
-    return tuple([Le(index(0), each) for each in found])
+    return tuple([Le(index(0), scalar) for scalar in found])
 
 
 def _placed(of: Diagnostic, kernel: str) -> Diagnostic:
@@ -257,14 +255,14 @@ def sampled(case: LaunchedKernel, seed: int) -> KernelSample | None:
             meant = np.asarray(_meaning(whole, arrays, sizes))
         except EvaluationError:
             continue  # an index that was drawn is outside: smaller ones are drawn next
-        sizes |= {var: size_of(each, sizes) or 0 for var, each in case.made.given.items()}
+        sizes |= {var: size_of(scalar, sizes) or 0 for var, scalar in case.made.given.items()}
         return KernelSample(tuple(arrays), sizes, _given(case, arrays, sizes), meant)
     return None
 
 
 def _meaning(of: Stages, arrays: Sequence[Array], sizes: Mapping[Term, int]) -> Array:
     """What stages result in; what has loops of its own is interpreted as a kernel."""
-    if all(isinstance(each, Each) for each in of.stages):
+    if all(isinstance(stage, Each) for stage in of.stages):
         return evaluate_stages(of, arrays, sizes)
     return run_kernel(kernel_of(of), arrays, sizes)[-1]
 
@@ -361,10 +359,10 @@ def _blamed(case: LaunchedKernel, kernel: Kernel, bench: Bench, sample: KernelSa
         return "the form of its stages"
     if is_wrong(_interpreted(specialise(made, sample.sizes), sample)):
         return "the trace of its schedule"
-    for each in bench.passes if case.made.origin is not None else ():
-        made = each.run(made)
+    for pass_ in bench.passes if case.made.origin is not None else ():
+        made = pass_.run(made)
         if is_wrong(_interpreted(specialise(made, sample.sizes), sample)):
-            return f"the lowering pass {each.name}"
+            return f"the lowering pass {pass_.name}"
     if digest(made) != digest(kernel):
         return "whoever lowered it: the passes make another kernel"
     return "the emitter of its code"

@@ -367,9 +367,9 @@ class _Scopes:
     def everything(self) -> set[Term]:
         """All variables of the term, bound or free."""
         if self.variables is None:
-            self.variables = {each for each in post_order(self.term) if type(each).variable}
+            self.variables = {term for term in post_order(self.term) if type(term).variable}
             arriving = self.arriving(0)
-            self.names = {name_of(each) for each in self.variables.union(arriving)}
+            self.names = {name_of(term) for term in self.variables.union(arriving)}
         return self.variables
 
     def unused(self, variable: Term) -> Name:

@@ -44,9 +44,9 @@ def digest(of: Meant) -> str:
 
 def digests(of: Sequence[Term]) -> tuple[str, ...]:
     """The digest of each term; what they share is looked at once."""
-    meant = [each.canonical() for each in of]
+    meant = [term.canonical() for term in of]
     known = summaries(_Several(tuple(meant)))
-    return tuple([finish(known[each], _named(known[each])) for each in meant])
+    return tuple([finish(known[term], _named(known[term])) for term in meant])
 
 
 def _named(of: Summary) -> dict[Term, bytes]:

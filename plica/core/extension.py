@@ -166,9 +166,9 @@ class ExtensionGroup(Generic[T]):
                     raise
                 report(broken)
                 continue
-            for each in records:
-                name = point.name if self.named is None else self.named(each)
-                other, _ = found.setdefault(name, (point, each))
+            for record in records:
+                name = point.name if self.named is None else self.named(record)
+                other, _ = found.setdefault(name, (point, record))
                 if other is not point:
                     message = f"Two packages offer a {self.noun} {name!r}: {other} and {point}."
                     raise self.error(Diagnostic("name-clash", message))
@@ -186,13 +186,13 @@ class ExtensionGroup(Generic[T]):
                 raise
             raise self.error(self._failed(point, error)) from error
         records = self._flat(held)
-        for each in records:
-            if not self._holds(each):
+        for record in records:
+            if not self._holds(record):
                 message = (
-                    f"The entry point {point.name} of {self.name} is no {self.noun} but {each!r}."
+                    f"The entry point {point.name} of {self.name} is no {self.noun} but {record!r}."
                 )
                 raise self.error(Diagnostic(self.broken, message, _package(point)))
-            name = point.name if self.named is None else self.named(each)
+            name = point.name if self.named is None else self.named(record)
             if name != point.name and not name.startswith((f"{point.name}.", f"{point.name}-")):
                 message = f"The {self.noun} {name!r} of {point} is outside of its names."
                 expected = f"{point.name}, {point.name}.… or {point.name}-…"
@@ -205,8 +205,8 @@ class ExtensionGroup(Generic[T]):
     def _flat(self, held: Any) -> tuple[Any, ...]:  # Any: whatever somebody's package holds
         if self.several and isinstance(held, ModuleType):
             return tuple(dict.fromkeys(
-                each for each in vars(held).values()
-                if self._holds(each) and self._is_of(each, held)
+                var for var in vars(held).values()
+                if self._holds(var) and self._is_of(var, held)
             ))  # fmt: skip
         return tuple(held) if self.several and isinstance(held, tuple | list) else (held,)
 
@@ -269,10 +269,10 @@ def every_group() -> tuple[ExtensionGroup[Any], ...]:  # Any: as of GROUPS
 
 def installed_points(group: str | None = None) -> Points:
     """The entry points of installed packages, Plica's own left out; of one group or of all."""
-    tried = [each for points in _provisional for each in points]
-    theirs = {each.package for each in tried}
-    found = (*tried, *(each for each in _scanned(_stamp()) if each.package not in theirs))
-    return tuple(each for each in found if group is None or each.group == group)
+    tried = [point for points in _provisional for point in points]
+    theirs = {point.package for point in tried}
+    found = (*tried, *(point for point in _scanned(_stamp()) if point.package not in theirs))
+    return tuple(point for point in found if group is None or point.group == group)
 
 
 def _stamp() -> tuple[tuple[str, int], ...]:
@@ -294,13 +294,13 @@ def _scanned(stamp: tuple[tuple[str, int], ...]) -> Points:
     seen = {OWNER}
     for dist in metadata.distributions():
         points = [
-            each for each in dist.entry_points if each.group.startswith(("plica.", "plica_lm."))
+            point for point in dist.entry_points if point.group.startswith(("plica.", "plica_lm."))
         ]
         if not points or dist.name in seen:  # of two versions, the first is what is imported
             continue
         seen.add(dist.name)
-        found += [ExtensionPoint(each.group, each.name, each.value, dist.name, dist.version)
-                  for each in points]  # fmt: skip
+        found += [ExtensionPoint(point.group, point.name, point.value, dist.name, dist.version)
+                  for point in points]  # fmt: skip
     metadata.MetadataPathFinder().invalidate_caches()  # it would keep every state of every folder
     return tuple(found)
 

@@ -57,7 +57,7 @@ def _inside(of: Any) -> list[Any] | None:  # Any: as above
     if isinstance(of, Mapping):
         return [list(of), *of.values()]
     if has(type(of)) and not isinstance(of, type):
-        return [getattr(of, each.name) for each in fields(type(of))]
+        return [getattr(of, field.name) for field in fields(type(of))]
     return None
 
 

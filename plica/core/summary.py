@@ -68,7 +68,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
         found = _large(parts, kids, pool)
         if not keep:
             if not uses:
-                uses.update(kid for each in order for kid in dict.fromkeys(each._children))
+                uses.update(kid for term in order for kid in dict.fromkeys(term._children))
             for kid in dict.fromkeys(node._children):
                 uses[kid] -= 1
                 if not uses[kid] and not isinstance(memo[kid][1], tuple):

@@ -168,8 +168,8 @@ _classes: Final[dict[str, TermMeta]] = {}
 
 def class_of(tag: str) -> TermMeta | None:
     """The term class written down as `tag`, if some imported module declares it."""
-    found = _classes.get(tag)
-    return found if found is not None and "__attrs_attrs__" in found.__dict__ else None
+    term_meta = _classes.get(tag)
+    return term_meta if term_meta is not None and "__attrs_attrs__" in term_meta.__dict__ else None
 
 
 class Term(metaclass=TermMeta):

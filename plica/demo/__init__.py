@@ -74,8 +74,8 @@ def show_network(
             save(to_onnx(read.module), path)
             read = read_onnx(path)
         progress("compiling")
-        made = compiled(name, read, target_of("cpu"), threads=threads)
-        arrays = sample(made.executable.inputs)
+        model = compiled(name, read, target_of("cpu"), threads=threads)
+        arrays = sample(model.executable.inputs)
         progress("checking")
         peer = None
         if path is not None and find_spec("onnxruntime") is not None:
@@ -85,16 +85,16 @@ def show_network(
             peer = run
         else:
             reference, expected = "the interpreter", [interpret(read.module, *arrays)]
-        found = made.executable(*arrays)
+        found = model.executable(*arrays)
         apart = difference(found if isinstance(found, tuple) else (found,), expected)
         progress("timing")
         mine: list[float] = []
         theirs: list[float] = []
         for _ in range(TIMED_RUNS):  # in turns, so that what else the machine does meets both
-            mine += _times(lambda: made.executable(*arrays))
+            mine += _times(lambda: model.executable(*arrays))
             theirs += [] if peer is None else _times(peer)
         # One measurement, shown in the terminal and on the page.
-        study = evolve(examine(made, progress=progress), run=min(mine))
+        study = evolve(examine(model, progress=progress), run=min(mine))
     return Shown(study, reference, apart, min(mine), min(theirs) if theirs else None)
 
 

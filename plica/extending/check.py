@@ -68,9 +68,9 @@ def check_schedule_rule(name: str, of: Any, examples: int, seed: int) -> Iterato
             for form, formed in of.forms(Query(work, facts), MACHINE):
                 kernel = hoisted_kernel(formed, facts.constant).kernel
                 for word, trace in of.traces(kernel, MACHINE):
-                    found = run_unlowered(scheduled(trace, kernel), arrays, {})[0]
+                    array = run_unlowered(scheduled(trace, kernel), arrays, {})[0]
                     made += 1
-                    if not np.array_equal(found.ravel(), wanted.ravel()):
+                    if not np.array_equal(array.ravel(), wanted.ravel()):
                         why = f"the schedule {name}/{form}/{word} computes something else"
                         yield ExtensionVerdict(group, name, "refuted", why, str(trace))
                         return
@@ -130,13 +130,13 @@ def check_accelerator(name: str, of: Any, examples: int, seed: int) -> Iterator[
     done, why = 0, ""
     for rows, depth, columns in SIZES:
         shapes = (columns, depth), (8, columns)
-        weights = [random.standard_normal(each).astype(np.float32) / 4 for each in shapes]
+        weights = [random.standard_normal(shape).astype(np.float32) / 4 for shape in shapes]
         x = random.standard_normal((rows, depth)).astype(np.float32)
         small = quantise(_layers(rows, weights), [x], power_of_two=True)
         size = f"a layer of {rows}x{depth} by {columns}"
         try:
-            made = compile(small, target=target, cache=False)
-            found = np.asarray(made(x))
+            executable = compile(small, target=target, cache=False)
+            array = np.asarray(executable(x))
         except UnsupportedError as refused:  # no layer of this size fits the machine
             why = str(refused.diagnostics[0].found)
             continue
@@ -145,9 +145,9 @@ def check_accelerator(name: str, of: Any, examples: int, seed: int) -> Iterator[
             return
         done += 1
         wanted = np.asarray(compile(small, cache=False)(x))
-        if not np.array_equal(found, wanted):
-            at = tuple(int(each) for each in np.argwhere(found != wanted)[0])
-            why = f"{size}: element {at} is {found[at]!r}, on this processor {wanted[at]!r}"
+        if not np.array_equal(array, wanted):
+            at = tuple(int(each) for each in np.argwhere(array != wanted)[0])
+            why = f"{size}: element {at} is {array[at]!r}, on this processor {wanted[at]!r}"
             yield ExtensionVerdict(group, name, "refuted", why, str(small))
             return
     if not done:

@@ -93,9 +93,9 @@ class TritonKernel:
     def launch(self, inputs: Sequence[Array], results: Sequence[Array], sizes: Sizes) -> None:
         import torch
 
-        there = [torch.from_numpy(np.array(each)).cuda() for each in inputs]
-        made = [torch.empty(each.shape, dtype=torch.from_numpy(each).dtype, device="cuda")
-                for each in results]  # fmt: skip
+        there = [torch.from_numpy(np.array(array)).cuda() for array in inputs]
+        made = [torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device="cuda")
+                for array in results]  # fmt: skip
         run = self.function[self.grid(sizes)]
         run(*there, *made, *sizes.values(), **dict(self.constants), num_warps=self.warps)
         for result, tensor in zip(results, made, strict=True):
@@ -128,7 +128,7 @@ class CudaKernel:
         for memory, array in zip(held, given, strict=False):
             stream.to_device(memory.address, array.ctypes.data, array.nbytes)
         x, y, z, *_ = (*self.grid(sizes), 1, 1)
-        addresses = [*[each.address for each in held], *sizes.values()]
+        addresses = [*[cuda_memory.address for cuda_memory in held], *sizes.values()]
         function = module.function(self.name, self.shared)
         stream.launch(function, (x, y, z), self.block, self.shared, addresses)
         for memory, array in zip(held[len(given) :], results, strict=True):
@@ -178,9 +178,9 @@ class Declared:
         sizes = solve(equations)
         ret = self.type.ret
         items = ret.items if isinstance(ret, TupleType) else (ret,)
-        results = [np.empty(shape_of(each.shape, sizes) or (), each.dtype.numpy)
-                   for each in items if isinstance(each, TensorType)]  # fmt: skip
-        named = {str(each.name): sizes[each] for each in self.type.dims}
+        results = [np.empty(shape_of(item.shape, sizes) or (), item.dtype.numpy)
+                   for item in items if isinstance(item, TensorType)]  # fmt: skip
+        named = {str(dim.name): sizes[dim] for dim in self.type.dims}
         self.kernel.launch(arrays, results, named)
         return tuple(results) if isinstance(ret, TupleType) else results[0]
 

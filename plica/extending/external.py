@@ -116,15 +116,15 @@ def outsourced(mod: Module | Scripted, generators: Sequence[ExternalGenerator]) 
     known: Module = as_module(mod)
     externs: dict[str, Served] = {}
     regions: list[tuple[str, CodeRegion]] = []
-    for each in _checked(generators):
-        if not each.name.isidentifier():
+    for generator in _checked(generators):
+        if not generator.name.isidentifier():
             message = "The name of a code generator begins the symbols of its regions."
             expected = "letters, digits and _"
             raise UnsupportedError(
-                Diagnostic("unsupported", message, None, expected, repr(each.name))
+                Diagnostic("unsupported", message, None, expected, repr(generator.name))
             )
 
-        def takes(region: CodeRegion, each: ExternalGenerator = each) -> bool:
+        def takes(region: CodeRegion, each: ExternalGenerator = generator) -> bool:
             served = each.build(region)
             if served is None:
                 return False
@@ -132,7 +132,7 @@ def outsourced(mod: Module | Scripted, generators: Sequence[ExternalGenerator]) 
             regions.append((each.name, region))
             return True
 
-        known = outlined(known, tuple(each.patterns), f"plica_{each.name}", takes).module
+        known = outlined(known, tuple(generator.patterns), f"plica_{generator.name}", takes).module
     return Outsourced(known, externs, tuple(regions))
 
 

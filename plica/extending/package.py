@@ -42,8 +42,8 @@ class ExtensionPackage:
             with provisionally(self.points):
                 yield
         finally:
-            for each in places:
-                sys.path.remove(each)
+            for place in places:
+                sys.path.remove(place)
             for name in set(sys.modules) - before:  # the next version of it is another
                 where = getattr(sys.modules[name], "__file__", None) or ""
                 if where.startswith(str(self.folder)):
@@ -56,9 +56,9 @@ def find_package(of: str | Path) -> ExtensionPackage:
     if (folder / "pyproject.toml").is_file():
         return _written(folder.resolve())
     points = installed_points()
-    if mine := tuple(each for each in points if each.package == str(of)):
+    if mine := tuple(point for point in points if point.package == str(of)):
         return ExtensionPackage(mine[0].package, mine[0].version, None, mine)
-    raise UnsupportedError(_no_package(str(of), sorted({each.package for each in points})))
+    raise UnsupportedError(_no_package(str(of), sorted({point.package for point in points})))
 
 
 def _no_package(given: str, known: Sequence[str]) -> Diagnostic:

@@ -85,7 +85,7 @@ def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: boo
     if halved:
         once = op.logical_or(op.equal(at, ZERO), op.equal(at * TWO, amount(length)))
         times = op.expand_dims(to(op.where(once, ONE, TWO), dtype(x)), (1,))
-        planes = [each * times for each in planes]
+        planes = [expr * times for expr in planes]
 
     def product_with(matrix: Expr, plane: Expr) -> Expr:
         if known(columns) != 1:

@@ -85,8 +85,8 @@ def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
     They are flat numbers first, and an index per axis once their number is known.
     """
     if rank(x) < 2:
-        found = op.argwhere(x)
-        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+        expr = op.argwhere(x)
+        return prefix(Project(expr, 0), node.measured(Project(expr, 1), hint))
     flat = flat_places_of(node, x, hint)
     return op.stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
 

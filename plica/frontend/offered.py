@@ -36,10 +36,10 @@ class FrontEnd:
     read: Callable[[Path], Module]
 
     def __attrs_post_init__(self) -> None:
-        for each in self.suffixes:
-            if not each.startswith("."):
+        for suffix in self.suffixes:
+            if not suffix.startswith("."):
                 message = "A suffix begins with a dot."
-                told = Diagnostic("broken-extension", message, None, "such as .acme", repr(each))
+                told = Diagnostic("broken-extension", message, None, "such as .acme", repr(suffix))
                 raise UnsupportedError(told)
 
 
@@ -77,10 +77,10 @@ def front_end_of(path: object) -> FrontEnd | None:
     suffix = Path(path).suffix
     if suffix in OWN_SUFFIXES or not suffix:
         return None
-    fit = [each for each in (*OWN, *FRONT_ENDS.all()) if suffix in each.suffixes]
+    fit = [front_end for front_end in (*OWN, *FRONT_ENDS.all()) if suffix in front_end.suffixes]
     if len(fit) > 1:
         message = f"Two front ends read files that end in {suffix}."
         points = FRONT_ENDS.points()
-        found = " and ".join(f"{each.name} of {points.get(each.name, 'Plica')}" for each in fit)
+        found = " and ".join(f"{end.name} of {points.get(end.name, 'Plica')}" for end in fit)
         raise UnsupportedError.of("name-clash", message, None, "one", found)
     return fit[0] if fit else None

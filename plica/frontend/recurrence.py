@@ -158,7 +158,7 @@ class SequenceSteps:
         turn: Callable[..., Sequence[ex.Expr]],
     ) -> list[ex.Expr]:
         """The carried values once `test` fails; their types are invariant."""
-        types = tuple([type_of(each) for each in start])
+        types = tuple([type_of(expr) for expr in start])
         params = tuple([ex.Var(self.named("loop"), of) for of in types])
         itself = ex.Var(self.named("loop"), FuncType((), (), types, TupleType(types)))
         again = ex.Call(itself, tuple(turn(*params)))
@@ -182,7 +182,7 @@ def _is_nothing(of: ex.Expr) -> bool:
 def _joined(rows: Sequence[ex.Expr]) -> ex.Expr:
     """What steps give, one after the other.  Each is a part that its step writes where it belongs;
     stacked, all would be read, element by element, by one kernel of as many branches."""
-    return op.concat(tuple([op.expand_dims(each, (0,)) for each in rows]), axis=0)
+    return op.concat(tuple([op.expand_dims(row, (0,)) for row in rows]), axis=0)
 
 
 def _while_there(at: ex.Expr, lengths: ex.Expr, new: State, state: State) -> tuple[ex.Expr, State]:

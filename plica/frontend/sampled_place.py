@@ -37,8 +37,8 @@ def mirrored(at: Expr, low: float, span: Scalar) -> Expr:
         op.equal(twice, like(0, at)), like(1, at), twice
     )  # fmt: skip
     away = op.absolute(at - like(low, at)) % safe
-    found = op.minimum(away, twice - away) + like(low, at)
-    return found if safe is twice else op.where(op.equal(twice, like(0, at)), like(0, at), found)
+    expr = op.minimum(away, twice - away) + like(low, at)
+    return expr if safe is twice else op.where(op.equal(twice, like(0, at)), like(0, at), expr)
 
 
 def cubic_weight(distance: Expr, near: bool, bend: float = CUBIC) -> Expr:
@@ -47,8 +47,8 @@ def cubic_weight(distance: Expr, near: bool, bend: float = CUBIC) -> Expr:
     near_factors = (bend + 2, -(bend + 3), 0.0, 1.0)
     factors = near_factors if near else (bend, -5 * bend, 8 * bend, -4 * bend)
     total: Expr = like(factors[0], x)
-    for each in factors[1:]:
-        total = total * x + like(each, x)
+    for factor in factors[1:]:
+        total = total * x + like(factor, x)
     return total
 
 
@@ -135,10 +135,10 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
                 whole = weight if whole is None else whole * weight
         assert flat is not None
         there = op.broadcast_to(along(flat), whole_shape)
-        found = op.take_along_axis(images, there, axis=2, mode="clip")
+        expr = op.take_along_axis(images, there, axis=2, mode="clip")
         if whole is not None:
-            found = found * to(along(whole), dtype(found))
+            expr = expr * to(along(whole), dtype(expr))
         if valid is not None:
-            found = op.where(along(valid), found, like(0, found))
-        parts.append(found)
+            expr = op.where(along(valid), expr, like(0, expr))
+        parts.append(expr)
     return op.reshape(reduce(op.add, parts), (batch, shape(x)[1], *points))

@@ -38,8 +38,8 @@ def _n(value: float) -> Expr:
 def _series(factors: Sequence[float], x: Expr) -> Expr:
     """A polynomial, the constant first."""
     total = _n(factors[-1])
-    for each in reversed(factors[:-1]):
-        total = total * x + _n(each)
+    for factor in reversed(factors[:-1]):
+        total = total * x + _n(factor)
     return total
 
 
@@ -63,33 +63,33 @@ def _log_gamma(x: Expr) -> Expr:
     endless = op.equal(op.absolute(x), _n(math.inf))
     z, _, steps = _far(op.where(endless, _n(1.0), right))
     product = steps[0]
-    for each in steps[1:]:
-        product = product * each
+    for step in steps[1:]:
+        product = product * step
     inverse = op.reciprocal(z)
     tail = inverse * _series(_LGAMMA, op.square(inverse))
     whole = (z - _n(0.5)) * op.log(z) - z
     whole = whole + _n(0.5 * math.log(2 * math.pi)) + tail
-    found = whole - op.log(product)
+    expr = whole - op.log(product)
     sine = op.absolute(op.sin(apart * _n(math.pi)))
-    reflected = op.log(_n(math.pi) / sine) - found
-    return op.where(endless, _n(math.inf), op.where(left, reflected, found))
+    reflected = op.log(_n(math.pi) / sine) - expr
+    return op.where(endless, _n(math.inf), op.where(left, reflected, expr))
 
 
 def _digamma(x: Expr) -> Expr:
     left, right, apart = _left(x)
     z, near, steps = _far(right)
     square = op.square(op.reciprocal(z))
-    found = op.log(z) - _n(0.5) * op.reciprocal(z)
-    found = found + square * _series(_DIGAMMA, square)
+    expr = op.log(z) - _n(0.5) * op.reciprocal(z)
+    expr = expr + square * _series(_DIGAMMA, square)
     before = op.reciprocal(steps[0])
-    for each in steps[1:]:
-        before = before + op.reciprocal(each)
-    found = op.where(near, found - before, found)
+    for step in steps[1:]:
+        before = before + op.reciprocal(step)
+    expr = op.where(near, expr - before, expr)
     whole = op.logical_and(left, op.equal(apart, _n(0.0)))
     slope = op.tan(op.where(whole, _n(0.25), apart) * _n(math.pi))
-    reflected = found - _n(math.pi) / slope
+    reflected = expr - _n(math.pi) / slope
     pole = op.where(op.equal(x, _n(0.0)), op.copysign(_n(math.inf), -x), _n(math.nan))
-    return op.where(whole, pole, op.where(left, reflected, found))
+    return op.where(whole, pole, op.where(left, reflected, expr))
 
 
 def _rest(x: Expr) -> Expr:
@@ -102,8 +102,8 @@ def _rest(x: Expr) -> Expr:
         before, here = here, twice * here - before + _n(each)
     half = _n(0.5) * twice
     sum_ = half * here - before + _n(_REST[0])
-    found = t * op.exp(sum_ - op.square(away))
-    positive = op.where(x < _n(0.0), _n(2.0) - found, found)
+    expr = t * op.exp(sum_ - op.square(away))
+    positive = op.where(x < _n(0.0), _n(2.0) - expr, expr)
     return op.where(op.isnan(x), x, positive)
 
 
@@ -125,8 +125,8 @@ def _inverse_error(x: Expr) -> Expr:
         bent = op.stop_gradient(_n(1.0) + y * step)
         y = y + step / bent
     end = op.where(op.equal(away, _n(1.0)), _n(math.inf), _n(math.nan))
-    found = op.where(inside, y, end)
-    return op.where(x < _n(0.0), -found, found)
+    expr = op.where(inside, y, end)
+    return op.where(x < _n(0.0), -expr, expr)
 
 
 SPECIAL: Final[dict[str, Callable[[Expr], Expr]]] = {

@@ -74,8 +74,8 @@ def named(word: str) -> Contract | None:
     """
     if word in _NAMES:
         return Contract(_NAMES.index(word))
-    found = _APPROX.fullmatch(word.strip())
-    return approx(rel) if found and 0 < (rel := float(found[1])) < 1 else None
+    match = _APPROX.fullmatch(word.strip())
+    return approx(rel) if match and 0 < (rel := float(match[1])) < 1 else None
 
 
 def unknown_contract(
@@ -93,6 +93,6 @@ def unknown_contract(
 def join(contracts: Iterable[Contract]) -> Contract:
     """The strictest contract that all of them keep."""
     worst = exact
-    for each in contracts:
-        worst = max(worst, each)
+    for contract in contracts:
+        worst = max(worst, contract)
     return worst

@@ -106,23 +106,23 @@ def drive(
     """The state after all passes; with checks, a `PassBroke` names the pass that did."""
     check_requirements(pipeline)
     changed: set[str] = set()
-    for each in pipeline:
+    for pass_ in pipeline:
         check_deadline()
-        if each.if_changed and each.if_changed not in changed:
+        if pass_.if_changed and pass_.if_changed not in changed:
             continue
-        wrong = None if checks is None else checks.before(each, state)
+        wrong = None if checks is None else checks.before(pass_, state)
         if wrong is not None:
-            raise PassBroke(each.name, f"Before {each.name}: {wrong}")
+            raise PassBroke(pass_.name, f"Before {pass_.name}: {wrong}")
         for watcher in instruments:
-            watcher.before(each, state)
-        made = step(each, state)
+            watcher.before(pass_, state)
+        made = step(pass_, state)
         for watcher in instruments:
-            watcher.after(each, made)
-        wrong = None if checks is None else checks.after(each, made)
+            watcher.after(pass_, made)
+        wrong = None if checks is None else checks.after(pass_, made)
         if wrong is not None:
-            raise PassBroke(each.name, f"After {each.name}: {wrong}")
+            raise PassBroke(pass_.name, f"After {pass_.name}: {wrong}")
         if made is not state:
-            changed.add(each.name)
+            changed.add(pass_.name)
         state = made
     return state
 
@@ -170,13 +170,13 @@ def check_requirements(pipeline: Pipeline) -> None:
     """Refuse a pipeline in which a pass lacks one that it needs before it."""
     seen: set[str] = set()
     missing: list[Diagnostic] = []
-    for each in pipeline:
-        for name in each.requires:
+    for pass_ in pipeline:
+        for name in pass_.requires:
             if name not in seen:
                 where = "comes after it" if name in pipeline.names else "is not in the pipeline"
-                message = f"The pass {each.name} requires {name}, which {where}."
+                message = f"The pass {pass_.name} requires {name}, which {where}."
                 missing.append(Diagnostic("missing-pass", message))
-        seen.add(each.name)
+        seen.add(pass_.name)
     if missing:
         raise PassError(*missing)
 
@@ -184,9 +184,9 @@ def check_requirements(pipeline: Pipeline) -> None:
 def check_contracts(pipeline: Pipeline, asked: Contract) -> None:
     """Refuse a pipeline with passes that declare a looser contract than the one asked for."""
     loose = [
-        loose_pass(each.name, each.contract, asked)
-        for each in pipeline
-        if not each.takes_contract and not each.contract <= asked
+        loose_pass(pass_.name, pass_.contract, asked)
+        for pass_ in pipeline
+        if not pass_.takes_contract and not pass_.contract <= asked
     ]
     if loose:
         raise PassError(*loose)

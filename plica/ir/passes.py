@@ -178,11 +178,11 @@ class Pipeline:
 
     def __attrs_post_init__(self) -> None:
         seen: set[str] = set()
-        for each in self.passes:
-            if each.name in seen:
-                message = f"The pass {each.name} is in the pipeline twice."
+        for pass_ in self.passes:
+            if pass_.name in seen:
+                message = f"The pass {pass_.name} is in the pipeline twice."
                 raise PassError.of("duplicate-name", message)
-            seen.add(each.name)
+            seen.add(pass_.name)
 
     def __add__(self, other: Pipeline) -> Pipeline:
         return Pipeline(self.passes + other.passes)
@@ -194,19 +194,19 @@ class Pipeline:
         return len(self.passes)
 
     def __str__(self) -> str:
-        width = max((len(each.name) for each in self.passes), default=0)
-        return "\n".join(_line(each, width) for each in self.passes)
+        width = max((len(pass_.name) for pass_ in self.passes), default=0)
+        return "\n".join(_line(pass_, width) for pass_ in self.passes)
 
     def table(self) -> str:
         """One line a pass: name, kind, float contract, why it is there, and what it waits for."""
-        width = max((len(each.name) for each in self.passes), default=0)
+        width = max((len(pass_.name) for pass_ in self.passes), default=0)
         words = ["as asked" if each.takes_contract else str(each.contract) for each in self.passes]
         wide = max(map(len, words), default=0)
         lines = []
-        for each, word in zip(self.passes, words, strict=True):
-            wait = f"  (if {each.if_changed} changed something)" if each.if_changed else ""
-            head = f"{each.name:<{width}}  {each.kind:<8}  {word:<{wide}}"
-            lines.append(f"  {head}  {each.why}{wait}")
+        for pass_, word in zip(self.passes, words, strict=True):
+            wait = f"  (if {pass_.if_changed} changed something)" if pass_.if_changed else ""
+            head = f"{pass_.name:<{width}}  {pass_.kind:<8}  {word:<{wide}}"
+            lines.append(f"  {head}  {pass_.why}{wait}")
         return "\n".join(lines)
 
     @property
@@ -226,26 +226,26 @@ class Pipeline:
 
     def find(self, name: str) -> Pass:
         """The pass of that name."""
-        for each in self.passes:
-            if each.name == name:
-                return each
+        for pass_ in self.passes:
+            if pass_.name == name:
+                return pass_
         raise _unknown("pass", name, self.names)
 
     def without(self, *names: str) -> Pipeline:
         """The same pipeline less some of its passes."""
         for name in names:
             self.find(name)
-        return Pipeline(tuple(each for each in self.passes if each.name not in names))
+        return Pipeline(tuple(pass_ for pass_ in self.passes if pass_.name not in names))
 
     def only(self, *names: str) -> Pipeline:
         """Those of its passes, in its order."""
         for name in names:
             self.find(name)
-        return Pipeline(tuple(each for each in self.passes if each.name in names))
+        return Pipeline(tuple(pass_ for pass_ in self.passes if pass_.name in names))
 
     def of(self, *kinds: Kind) -> Pipeline:
         """The passes of some kinds."""
-        return Pipeline(tuple(each for each in self.passes if each.kind in kinds))
+        return Pipeline(tuple(pass_ for pass_ in self.passes if pass_.kind in kinds))
 
     def insert(
         self, new: Pass | str, *, before: str | None = None, after: str | None = None
@@ -266,7 +266,7 @@ class Pipeline:
         """The same pipeline with another pass in the place of one."""
         old = self.find(name)
         new = installed_pass(new) if isinstance(new, str) else new
-        return Pipeline(tuple(new if each is old else each for each in self.passes))
+        return Pipeline(tuple(new if pass_ is old else pass_ for pass_ in self.passes))
 
     def until(self, name: str) -> Pipeline:
         """The passes up to one, that one included."""
@@ -276,7 +276,7 @@ class Pipeline:
 def diff(old: Pipeline, new: Pipeline) -> str:
     """What changed from one pipeline to another, a line per pass; empty if nothing did."""
     width = max((len(each.name) for each in (*old, *new)), default=0)
-    a, b = [_line(each, width) for each in old], [_line(each, width) for each in new]
+    a, b = [_line(pass_, width) for pass_ in old], [_line(pass_, width) for pass_ in new]
     lines: list[str] = []
     for kind, i, j, k, l in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():  # noqa: E741  # lines of b from k to l, as difflib names them
         if kind == "equal":

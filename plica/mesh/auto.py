@@ -65,7 +65,7 @@ def automatic_plan(module: Module, mesh: Mesh, topology: Topology | None = None)
                 continue
             if fresh < -MIN_GAIN * least:
                 splits, least = tried, price
-                steps += [PlanStep(each, name, dim) for each in _patterns(program, values)]
+                steps += [PlanStep(pattern, name, dim) for pattern in _patterns(program, values)]
     return MeshPlan(tuple(steps))
 
 

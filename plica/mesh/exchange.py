@@ -82,7 +82,7 @@ def exchanges(held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
 
 
 def _dims(held: Placement, wanted: Placement) -> set[int]:
-    return {each.dim for each in (held, wanted) if each.kind == "split"}
+    return {placement.dim for placement in (held, wanted) if placement.kind == "split"}
 
 
 def _direct(axis: int, held: Placement, wanted: Placement) -> Iterator[MeshExchange]:
@@ -124,23 +124,23 @@ def sends(
     shape, width = sizes_of(of), bytes_of(of) / max(prod(sizes_of(of)), 1)
     local = prod(mesh.local_shape(shape, held)) * width
     found = []
-    for each in exchanges(held, wanted):
-        size = mesh.sizes[each.axis]
-        found.append((each.axis, each.bytes(local, size)))
-        if each.op == "all_gather":
+    for exchange in exchanges(held, wanted):
+        size = mesh.sizes[exchange.axis]
+        found.append((exchange.axis, exchange.bytes(local, size)))
+        if exchange.op == "all_gather":
             local *= size
-        elif each.op in {"reduce_scatter", "own_block"}:
+        elif exchange.op in {"reduce_scatter", "own_block"}:
             local /= size
     return tuple(found)
 
 
 def relaid(value: Expr, mesh: Mesh, held: Layout, wanted: Layout) -> Expr:
     """A value of a device in another layout."""
-    for each in exchanges(held, wanted):
-        name, size = mesh.axes[each.axis]
+    for exchange in exchanges(held, wanted):
+        name, size = mesh.axes[exchange.axis]
         stack, own = find(STACK), find(OWN)
         assert stack is not None
         assert own is not None
         rows = stack(value, axis=name, devices=size)
-        value = own(Apply(each.op, (rows,), each.attributes), axis=name)
+        value = own(Apply(exchange.op, (rows,), exchange.attributes), axis=name)
     return value

@@ -180,15 +180,15 @@ def execute(
     last: dict[Expr, int] = {}
     steps = steps_of(sharded)
     for at, step in enumerate(steps):
-        for each in step.inputs if isinstance(step, LocalSegment) else (step.value,):
-            last[each] = at
+        for expr in step.inputs if isinstance(step, LocalSegment) else (step.value,):
+            last[expr] = at
     finals = operands(main.body)
     for at, step in enumerate(steps):
         if isinstance(step, CollectiveStep):
             given = values[step.value]
             values[step.result] = medium.exchange(sharded.mesh, step.collective, given)
         else:
-            args = {d: [values[each][d] for each in step.inputs] for d in medium.devices}
+            args = {d: [values[expr][d] for expr in step.inputs] for d in medium.devices}
             keys = {device: tuple(map(id, arrays)) for device, arrays in args.items()}
             rows = {key: args[device] for device, key in keys.items()}
             made = dict(zip(rows, engine(step.module, [*rows.values()]), strict=True))
@@ -196,9 +196,9 @@ def execute(
                 for out, array in zip(step.outputs, made[key], strict=True):
                     values.setdefault(out, {})[device] = array
         used = step.inputs if isinstance(step, LocalSegment) else (step.value,)
-        for each in used:
-            if last[each] == at and each not in finals:
-                del values[each]
+        for expr in used:
+            if last[expr] == at and expr not in finals:
+                del values[expr]
     return {
         device: [part.numpy() if isinstance(part, Const) else values[part][device]
                  for part in finals]
@@ -229,13 +229,13 @@ def held_arrays(
 ) -> dict[int, list[Array]]:
     """The parameters of the devices, from the arguments of the whole program."""
     program = sharded.program
-    given = [np.asarray(each) for each in leaves(tuple(args))]
+    given = [np.asarray(leaf) for leaf in leaves(tuple(args))]
     check_inputs(sharded, given)
     held: dict[int, list[Array]] = {device: [] for device in devices}
-    for each in sharded.held:
-        constant = program.constants.get(each.value)
-        array = given[each.value] if constant is None else constant.numpy()
-        for device, block in blocks(sharded.mesh, array, each.layout, devices).items():
+    for held_value in sharded.held:
+        constant = program.constants.get(held_value.value)
+        array = given[held_value.value] if constant is None else constant.numpy()
+        for device, block in blocks(sharded.mesh, array, held_value.layout, devices).items():
             held[device].append(block)
     return held
 
@@ -290,8 +290,8 @@ def _meaning(collective: MeshExchange, rows: Array) -> Array:
     """The rows after a collective, by its definition."""
     stacked = Var(Name("rows"), _type_of_array(rows))
     body = Apply(collective.op, (stacked,), collective.attributes)
-    found: Array = interpret(_collective_module(stacked, body), rows)
-    return found
+    array: Array = interpret(_collective_module(stacked, body), rows)
+    return array
 
 
 @lru_cache(maxsize=1 << 10)
@@ -302,8 +302,8 @@ def _collective_module(param: Var, body: Expr) -> Module:
 def combined(combiner: Combiner, rows: Sequence[Array]) -> Array:
     """The rows of devices combined, in their order, as `all_reduce` means it."""
     reduce = MeshExchange("all_reduce", 0, (("combiner", combiner),))
-    found: Array = _meaning(reduce, np.stack(rows))[0]
-    return found
+    array: Array = _meaning(reduce, np.stack(rows))[0]
+    return array
 
 
 def simulate(sharded: ShardedProgram, *args: Any, engine: Engine = interpreted) -> Any:

@@ -70,9 +70,9 @@ def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[Shard
         *_by_results(outputs, devices), *_by_reduction(outputs, devices), *_linear(outputs),
     ]  # fmt: skip
     accepted: dict[tuple[Any, ...], ShardedForm] = {}
-    for each in candidates:
-        if (key := each[:2]) not in accepted:
-            form = _on_blocks(record, attributes, types, outputs, each, devices)
+    for candidate in candidates:
+        if (key := candidate[:2]) not in accepted:
+            form = _on_blocks(record, attributes, types, outputs, candidate, devices)
             if form is not None:
                 accepted[key] = form
     return tuple(accepted.values())
@@ -93,12 +93,12 @@ def _computes(record: Operator, attributes: Attrs, types: Types) -> tuple[Comput
     buffers = [sc.Buffer(Name("x", at), of.shape, of.dtype) for at, of in enumerate(types)]
     made = record.compute(values, *buffers)
     outputs = (made,) if isinstance(made, Compute) else tuple(made)
-    return tuple([attrs.evolve(each, inputs=tuple(buffers)) for each in outputs])
+    return tuple([attrs.evolve(output, inputs=tuple(buffers)) for output in outputs])
 
 
 def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
     """Splits of a dim of the first result, and of the dims of the others that follow from it."""
-    first, *others = [[*_dim_splits(each, devices)] for each in outputs]
+    first, *others = [[*_dim_splits(output, devices)] for output in outputs]
     for dim, arguments in first:
         results = [split(dim)]
         for options in others:
@@ -228,10 +228,10 @@ def _linear(outputs: tuple[Compute, ...]) -> Iterator[Candidate]:
     chosen = [(at,) for at in floats] + ([tuple(floats)] if 1 < len(floats) == count else [])
     for places in chosen:
         given = {outputs[0].inputs[at] for at in places}
-        if all(_degree(each.body, given) == 1 for each in outputs):
+        if all(_degree(output.body, given) == 1 for output in outputs):
             arguments = [PARTIAL_SUM if at in places else REPLICATED for at in range(count)]
             yield tuple(arguments), (PARTIAL_SUM,) * len(outputs), None
-    if count == 1 and all(isinstance(each.body, sc.Load) for each in outputs):
+    if count == 1 and all(isinstance(output.body, sc.Load) for output in outputs):
         for combiner in MEANING:
             if combiner != "sum" and (combiner in LOGICAL) == (outputs[0].dtype is bool_):
                 yield (partial(combiner),), (partial(combiner),) * len(outputs), None
@@ -309,14 +309,14 @@ def _on_blocks(  # noqa: PLR0917  # what it is about
     whole = tuple([tensor([known(s) or 0 for s in each.shape], each.dtype) for each in outputs])
     wanted = local_types(whole, results, devices)
     expected = [
-        _normal_form(_resized(each, inner, of.shape, cut, devices))
-        for each, of in zip(outputs, wanted, strict=True)
+        _normal_form(_resized(output, inner, of.shape, cut, devices))
+        for output, of in zip(outputs, wanted, strict=True)
     ]
     for changed in _local_attributes(attributes, whole, wanted):
         result = record.relation(dict(changed), *inner)
         if (result.items if isinstance(result, TupleType) else (result,)) == wanted:
             local = _computes(record, changed, inner)
-            if local is not None and [_normal_form(each) for each in local] == expected:
+            if local is not None and [_normal_form(compute) for compute in local] == expected:
                 return ShardedForm(arguments, results, changed)
     return None
 

@@ -81,7 +81,7 @@ def _forms_at(
     found = []
     for form in forms(operation.op, operation.attributes, types, devices):
         placements = (*form.arguments, *form.results)
-        if any(each.kind == "split" for each in placements):
+        if any(placement.kind == "split" for placement in placements):
             dims = [each.dim if each.kind == "split" else None for each in placements]
             found.append(tuple(zip(values, dims, strict=True)))
     return tuple(found)
@@ -244,8 +244,8 @@ class _Writer:
 
     def get(self, value: int, layout: Layout) -> Expr:
         """A value in a layout, exchanged if it is held otherwise."""
-        if (found := self.local[value].get(layout)) is not None:
-            return found
+        if (expr := self.local[value].get(layout)) is not None:
+            return expr
         if value in self.program.constants:
             return self.constant(value, layout)
         of = self.program.types[value]
@@ -305,7 +305,7 @@ class _Writer:
                     layout[axis].kind == "split"
                     or not before
                     or size == 1
-                    or any(each.kind != "split" for each in before)
+                    or any(placement.kind != "split" for placement in before)
                 ):
                     continue
                 title = self.program.names[operation.results[0]]
@@ -433,4 +433,4 @@ def move_cost(held: Placement, wanted: Placement, whole: float, size: int) -> fl
     if wanted.kind == "partial" and held != wanted:
         return float("inf")
     local = whole / size if held.kind == "split" else whole
-    return sum([each.bytes(local, size) for each in exchanges((held,), (wanted,))])
+    return sum([exchange.bytes(local, size) for exchange in exchanges((held,), (wanted,))])

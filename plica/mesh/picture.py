@@ -54,9 +54,9 @@ def _held(sharded: ShardedProgram) -> Iterator[tuple[str, int, TensorType, Layou
     """The values that devices hold, equal ones of a pattern of names together."""
     groups: dict[tuple[str, TensorType, Layout], list[str]] = defaultdict(list)
     program = sharded.program
-    for each in sharded.held:
-        name = program.names[each.value]
-        key = re.sub(r"\d+", "*", name), program.types[each.value], each.layout
+    for held_value in sharded.held:
+        name = program.names[held_value.value]
+        key = re.sub(r"\d+", "*", name), program.types[held_value.value], held_value.layout
         groups[key].append(name)
     for (pattern, of, layout), names in groups.items():
         yield names[0] if len(names) == 1 else pattern, len(names), of, layout
@@ -67,11 +67,11 @@ def _exchanged(sharded: ShardedProgram) -> list[tuple[tuple[str, int, TensorType
     counts: Counter[tuple[str, int, TensorType, float]] = Counter()
     for step in steps_of(sharded):
         if isinstance(step, CollectiveStep):
-            of, made = type_of(step.value), step.collective
+            of, exchange = type_of(step.value), step.collective
             assert isinstance(of, TensorType)
-            sent = made.bytes(bytes_of(of), sharded.mesh.sizes[made.axis])
+            sent = exchange.bytes(bytes_of(of), sharded.mesh.sizes[exchange.axis])
             if sent:
-                counts[made.op, made.axis, of, sent] += 1
+                counts[exchange.op, exchange.axis, of, sent] += 1
     return sorted(counts.items(), key=lambda item: -item[0][3] * item[1])
 
 

@@ -87,7 +87,7 @@ class MeshPlan:
         except (ValueError, RecursionError):
             data = None
         steps = data.get("steps") if isinstance(data, dict) else None
-        if not isinstance(steps, list) or not all(isinstance(each, str) for each in steps):
+        if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
             raise Malformed(Diagnostic("bad-plan", "This is no plan in JSON.", None,
                                        "an object with steps", str(text)[:60]))  # fmt: skip
         if data.get("plica-plan") != FORMAT:
@@ -156,7 +156,7 @@ def _named(program: FlatProgram) -> dict[str, int]:
 
 def plan_digest(sharded: ShardedProgram) -> str:
     """What all ranks must agree on: the mesh, and the program of a device with its layouts."""
-    layouts = [list(map(str, each.layout)) for each in sharded.held]
+    layouts = [list(map(str, held_value.layout)) for held_value in sharded.held]
     said = json.dumps([str(sharded.mesh), layouts, [list(map(str, r)) for r in sharded.results]])
     return f"{digest(sharded.module)}-{sha256(said.encode()).hexdigest()[:16]}"
 

@@ -331,7 +331,7 @@ class _Group:
 
     def scatter(self, blocks: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         """Send block i to rank i; what each rank sent to this one, whose shapes are given."""
-        sent = [np.asarray(each, order="C") for each in blocks]  # of rank 0 too
+        sent = [np.asarray(block, order="C") for block in blocks]  # of rank 0 too
         found = [np.empty(shape, sent[0].dtype) for shape in shapes]
         found[self.at] = sent[self.at]
         others = [at for at in range(self.size) if at != self.at]

@@ -63,7 +63,7 @@ class Topology:
             links = [Link(float(each["bandwidth"]), float(each["latency"]))
                      for each in data["links"]]  # fmt: skip
             found = Topology(tuple(links), float(data["flops"]), float(data["memory"]))
-            positive = [found.flops, found.memory, *[each.bandwidth for each in links]]
+            positive = [found.flops, found.memory, *[link.bandwidth for link in links]]
         except (ValueError, KeyError, TypeError, RecursionError):
             positive = [0.0]
         if not all(each > 0 for each in positive):

@@ -105,18 +105,18 @@ class MeshTrainer:
         self._check_layouts()
         medium.agree("plan", {"the plan": plan_digest(self.sharded), "the mesh": str(mesh)})
         self.constants: dict[int, list[Array]] = {device: [] for device in medium.devices}
-        for each in self.sharded.held[self.program.params :]:
-            self._append(self.constants, self.program.constants[each.value].numpy(), each)
+        for value in self.sharded.held[self.program.params :]:
+            self._append(self.constants, self.program.constants[value.value].numpy(), value)
 
     def _check_layouts(self) -> None:
         """Refuse plans after which the state is held otherwise than before."""
-        for at, each in enumerate(self.sharded.held[: self.size]):
+        for at, held_value in enumerate(self.sharded.held[: self.size]):
             after = self.sharded.results[1 + at]
-            if after != each.layout:
+            if after != held_value.layout:
                 name, mesh = self.program.names[at], self.sharded.mesh
                 raise refusal(
                     "bad-plan", f"After a step {name} is held otherwise than before.",
-                    show_layout(each.layout, mesh), show_layout(after, mesh),
+                    show_layout(held_value.layout, mesh), show_layout(after, mesh),
                     f"Lay out result.{at + 1} as {name}.",
                 )  # fmt: skip
 
@@ -150,8 +150,8 @@ class MeshTrainer:
         check_inputs(self.sharded, [*self._zeros(0), *arrays])
         held = {device: list(state.parts[device]) for device in self.medium.devices}
         params = self.sharded.held[self.size : self.program.params]
-        for array, each in zip(arrays, params, strict=True):
-            self._append(held, array, each)
+        for array, param in zip(arrays, params, strict=True):
+            self._append(held, array, param)
         for device, rest in self.constants.items():
             held[device] += rest
         found = execute(self.sharded, held, self.medium, self.engine)
@@ -237,7 +237,7 @@ class MeshTrainer:
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint among the folders in one, by name; None if there is none."""
-    return max([each.parent for each in folder.glob(f"*/{MANIFEST}")], default=None)
+    return max([path.parent for path in folder.glob(f"*/{MANIFEST}")], default=None)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -24,13 +24,13 @@ __all__ = ["nn"]
 
 def __getattr__(name: str) -> Operator:
     """The record of that name, or the operators of a library."""
-    found = None if name.startswith("_") else find(name)
-    if found is None and not name.startswith("_") and name in namespaces():
+    operator = None if name.startswith("_") else find(name)
+    if operator is None and not name.startswith("_") and name in namespaces():
         return OperatorNamespace(name)  # type: ignore[return-value]  # what is called is an operator
-    if found is None:
+    if operator is None:
         hint = did_you_mean(name, (*__dir__(), *(each for each in aliases() if "." not in each)))
         raise AttributeError(" ".join(filter(None, (f"There is no operator {name}.", hint))))
-    return found
+    return operator
 
 
 def __dir__() -> list[str]:

@@ -30,10 +30,10 @@ class BetterCode(Selector):
         worker.shutdown(wait=False)  # the thread ends with its work, and Python waits for that
 
     def _improve(self, better: Callable[[], Executable]) -> Executable:
-        made = better()
+        executable = better()
         self._before = self._now.stats.compilations
-        self._now = made  # one step for all threads
-        return made
+        self._now = executable  # one step for all threads
+        return executable
 
     def select(self, of: Executable, args: Args, named: Named) -> Selected:
         """The current code, with the same inputs."""

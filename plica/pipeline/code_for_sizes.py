@@ -99,10 +99,10 @@ class CodeForSizes(Selector):
         if len(args) != len(self._dtypes):
             return None
         shapes = []
-        for each, dtype in zip(args, self._dtypes, strict=True):
-            if type(each) is not np.ndarray or each.dtype is not dtype:
+        for arg, dtype in zip(args, self._dtypes, strict=True):
+            if type(arg) is not np.ndarray or arg.dtype is not dtype:
                 return None
-            shapes.append(each.shape)
+            shapes.append(arg.shape)
         needed = self._source.needed
         values = tuple([args[at].tobytes() for at in needed]) if needed else ()
         key = (tuple(shapes), needed, values)
@@ -112,7 +112,7 @@ class CodeForSizes(Selector):
             with suppress(KeyError):  # it may have gone by now, and serves this call all the same
                 self._known.move_to_end(key)
         exe, part = known
-        return exe, [each for at, each in enumerate(args) if at not in part] if part else args
+        return exe, [arg for at, arg in enumerate(args) if at not in part] if part else args
 
     @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: as the source says it
@@ -153,10 +153,10 @@ class CodeForSizes(Selector):
         with self._lock:
             key = self._key(arrays)
             if (known := self._known.get(key)) is None:
-                made = self._compiled(self._source.at(arrays))
+                executable = self._compiled(self._source.at(arrays))
                 self._compilations += 1
                 # By now it may be known that more values are needed: they are part of the code.
-                known = self._known[self._key(arrays)] = made, self._source.needed
+                known = self._known[self._key(arrays)] = executable, self._source.needed
                 if len(self._known) > MAX_EXECUTABLES:
                     self._known.popitem(last=False)
             else:
@@ -166,7 +166,7 @@ class CodeForSizes(Selector):
         return exe, [_nested(shape, arrays) for _, shape in params if shape not in part]
 
     def _key(self, arrays: Sequence[Array]) -> object:
-        shapes, needed = tuple([each.shape for each in arrays]), self._source.needed
+        shapes, needed = tuple([array.shape for array in arrays]), self._source.needed
         return shapes, needed, tuple([arrays[at].tobytes() for at in needed])
 
 
@@ -225,29 +225,29 @@ class Sizes:
         told = {*shape_specialisation.open_dims(self._module)}
         lost: dict[str, dict[str, TensorType]] = {}  # where each is, by dim and input
         for param in self._module.main_function().params:
-            for each in shape_specialisation.tensors(param.type):
-                for name in sorted(str(dim.name) for dim in _dims(each) if dim not in told):
-                    lost.setdefault(name, {}).setdefault(str(param.name), each)
+            for tensor in shape_specialisation.tensors(param.type):
+                for name in sorted(str(dim.name) for dim in _dims(tensor) if dim not in told):
+                    lost.setdefault(name, {}).setdefault(str(param.name), tensor)
         wrong = []
         for name, inputs in lost.items():
             where = " and ".join(inputs)
             message = f"No shape says what the dim {name} is: it never stands alone in {where}."
             place = Place(node=next(iter(inputs)))
-            found = ", ".join(f"{at}: {each}" for at, each in inputs.items())
+            found = ", ".join(f"{at}: {tensor_type}" for at, tensor_type in inputs.items())
             hint = f"Let {name} be the size of some axis of an input, or write a number for it."
             wrong.append(Diagnostic("unsupported", message, place, name, found, hint))
         return wrong
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module at the sizes of these arrays."""
-        sizes = shape_specialisation.sizes_of(self._module, [each.shape for each in arrays])
+        sizes = shape_specialisation.sizes_of(self._module, [array.shape for array in arrays])
         named = {str(dim.name): size for dim, size in sizes.items()}
         shape_specialisation.check_ranges(self._module.main_function(), named)
-        made = shape_specialisation.sized(self._module, sizes)
+        module = shape_specialisation.sized(self._module, sizes)
         types = [
-            each
-            for param in made.main_function().params
-            for each in shape_specialisation.tensors(param.type)
+            tensor
+            for param in module.main_function().params
+            for tensor in shape_specialisation.tensors(param.type)
         ]
         wrong = []
         for port, of, given in zip(self.interface.inputs, types, arrays, strict=True):
@@ -259,7 +259,7 @@ class Sizes:
                 wrong.append(Diagnostic("input-shape", message, place, expected, str(given.shape)))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
-        return made
+        return module
 
 
 class OnnxSource:
@@ -292,9 +292,9 @@ class OnnxSource:
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs."""
         given = {name: arrays[at] for name, at in self._numbers.items()}
-        made = self._model.at(given)[0]
+        module = self._model.at(given)[0]
         self.needed = self._needed()
-        return made
+        return module
 
 
 def interface_of(of: Module) -> Interface:
@@ -302,7 +302,7 @@ def interface_of(of: Module) -> Interface:
     main = of.main_function()
     inputs: list[Port] = []
     params = tuple(
-        [(str(each.name), _ports(str(each.name), each.type, inputs)) for each in main.params]
+        [(str(param.name), _ports(str(param.name), param.type, inputs)) for param in main.params]
     )
     outputs: list[Port] = []
     names = attr(main, "outputs")
@@ -320,9 +320,9 @@ def interface_of(of: Module) -> Interface:
 def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
     """Add a port for each tensor of a type, and say where they are."""
     if isinstance(of, TupleType):
-        return tuple([_ports(f"{name}[{at}]", each, into) for at, each in enumerate(of.items)])
+        return tuple([_ports(f"{name}[{at}]", item, into) for at, item in enumerate(of.items)])
     assert isinstance(of, TensorType)
-    shape = tuple([_size(each) for each in of.shape])
+    shape = tuple([_size(scalar) for scalar in of.shape])
     into.append(OpenPort(name, shape, of.dtype.name, of.dtype.numpy))
     return len(into) - 1
 
@@ -338,5 +338,5 @@ def _named(of: Term) -> str:
 
 
 def _dims(of: TensorType) -> list[ScalarVar]:
-    every = [each for size in of.shape for each in free_vars(size)]
+    every = [var for size in of.shape for var in free_vars(size)]
     return [each for each in every if isinstance(each, ScalarVar)]

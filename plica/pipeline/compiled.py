@@ -125,12 +125,12 @@ page_of = pipeline_of  # the former name, until 1.0
 
 
 def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
-    found = backend_of(find_target(USUAL if target is None else target))
+    backend = backend_of(find_target(USUAL if target is None else target))
     if not objects:
-        return found
-    if (dynamic := found.with_objects()) is None:
-        message = f"The target {found.name!r} runs no programs with data and recursion."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, USUAL, found.name))
+        return backend
+    if (dynamic := backend.with_objects()) is None:
+        message = f"The target {backend.name!r} runs no programs with data and recursion."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, USUAL, backend.name))
     return dynamic
 
 

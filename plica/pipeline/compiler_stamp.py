@@ -62,14 +62,14 @@ def _states(paths: Iterable[str]) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _library_states() -> tuple[str, ...]:
     """The libraries that this process has or would import."""
-    specs = [find_spec(each) for each in LIBRARIES]
-    return tuple(_states([each.origin for each in specs if each and each.origin]))
+    specs = [find_spec(library) for library in LIBRARIES]
+    return tuple(_states([spec.origin for spec in specs if spec and spec.origin]))
 
 
 def _measured() -> str:
     """The measured parameters of this machine, which select default schedules."""
-    found = stored_description()
-    return "" if found is None else found.to_text()
+    description = stored_description()
+    return "" if description is None else description.to_text()
 
 
 def _entry_points() -> Iterator[str]:
@@ -81,7 +81,7 @@ def _entry_points() -> Iterator[str]:
             names = sorted(each for each in os.listdir(folder or ".") if each.endswith(_METADATA))
         except OSError:
             continue
-        yield from _states(os.path.join(folder, each, "entry_points.txt") for each in names)
+        yield from _states(os.path.join(folder, name, "entry_points.txt") for name in names)
 
 
 def _variables() -> list[str]:

@@ -45,9 +45,9 @@ def keep_recipes(
     recipes: list[tuple[int, str]] = []
     free: set[str] = set()
     fixed: set[str] = set()
-    for number, each in enumerate(constants):
-        if leaves := leaves_of(each):
-            if (text := packed_text(each)) is None:
+    for number, constant in enumerate(constants):
+        if leaves := leaves_of(constant):
+            if (text := packed_text(constant)) is None:
                 fixed |= leaves
                 continue
             before = pieces[: start + 2 * number + 1]
@@ -69,7 +69,7 @@ def keep_structure(of: ModelQuery, note: Mapping[str, Any]) -> None:  # Any: JSO
     told = of.store.get(key_of("recipes", note["entry"]))
     if told is None or (kept := _recipes(told)) is None:
         return
-    digests = [each.digest for each in of.model.tensors]
+    digests = [tensor.digest for tensor in of.model.tensors]
     looked, answers = dependence(frozenset(digests))
     free = sorted({*kept["free"]}.intersection(digests) - looked)
     if not free:
@@ -88,7 +88,7 @@ def made_of_another(of: ModelQuery) -> bool:
         return False
     match kept:
         case {"note": {"entry": str(base)} as note, "digests": [*old]} if is_key(base):
-            new = [each.digest for each in of.model.tensors]
+            new = [tensor.digest for tensor in of.model.tensors]
         case _:
             return False
     now = dict(zip(old, new, strict=False))
@@ -100,7 +100,7 @@ def made_of_another(of: ModelQuery) -> bool:
     elsewhere = {*kept["leaves"]}.difference(old)
     if not alike or not changed <= {*kept["free"]} or not elsewhere.isdisjoint(new):
         return False
-    places = {each.digest: each for each in of.model.tensors}
+    places = {tensor.digest: tensor for tensor in of.model.tensors}
 
     @cache
     def elements(digest: str) -> bytes | None:
@@ -110,15 +110,15 @@ def made_of_another(of: ModelQuery) -> bool:
     for question, recipes, answer in kept["answers"]:
         if _names(changed, recipes):
             values = [_array(each, elements) for each in recipes]
-            there = [each for each in values if each is not None]
+            there = [value for value in values if value is not None]
             if len(there) < len(recipes) or answer_to(question, there) is not answer:
                 return False
     pieces: dict[int, Piece] = {}
     for number, recipe in kept["recipes"]:
         if _names(changed, [recipe]):
-            if (made := _array(recipe, elements)) is None:
+            if (array := _array(recipe, elements)) is None:
                 return False
-            pieces[number] = made.reshape(-1).view(np.uint8).data
+            pieces[number] = array.reshape(-1).view(np.uint8).data
     entry = key_of("edited", base, of.model.digest)
     if not of.store.put_like(entry, base, pieces):
         return False
@@ -148,11 +148,11 @@ def _recipes(told: bytes) -> dict[str, Any] | None:  # Any: JSON
             pass
         case _:
             return None
-    good = all(_is_row(each, int, str) for each in recipes)
-    good = good and all(_is_row(each, str, list, bool) for each in answers)
+    good = all(_is_row(recipe, int, str) for recipe in recipes)
+    good = good and all(_is_row(answer, str, list, bool) for answer in answers)
     good = good and all(isinstance(each, str) for row in answers for each in row[1])
     for digests in (free, leaves, kept.get("digests", [])):
-        good = good and all(isinstance(each, str) and is_key(each) for each in digests)
+        good = good and all(isinstance(digest, str) and is_key(digest) for digest in digests)
     return kept if good else None
 
 

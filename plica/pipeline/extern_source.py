@@ -56,8 +56,8 @@ def externs_called(module: Module) -> dict[str, Extern]:
 
 def calls_declared(module: Module) -> bool:
     """Whether a kernel calls a declared extern, whose name does not determine its code."""
-    kernels = [each for each in module.values if isinstance(each, Kernel)]
-    if any(externs_invoked(each) for each in kernels):
+    kernels = [value for value in module.values if isinstance(value, Kernel)]
+    if any(externs_invoked(kernel) for kernel in kernels):
         return True
     called = {each.name for each in post_order(*kernels) if isinstance(each, Intrinsic)}
     return not called.isdisjoint(DECLARED)
@@ -86,8 +86,8 @@ def externs_of(module: Module, given: Sequence[tuple[str, GivenExtern]], here: b
     """The implementations of a module's externs; unresolved ones, when linking `here`, are
     refused."""
     called = externs_called(module)
-    for each in called.values():
-        extern_kernel(each)  # which refuses what is no function of C
+    for extern in called.values():
+        extern_kernel(extern)  # which refuses what is no function of C
     wrong = []
     for symbol, _ in given:
         if symbol not in called:
@@ -129,7 +129,7 @@ def _callback(
 
     def shapes(dims: Sequence[int]) -> list[tuple[int, ...]]:
         sizes: dict[Term, int] = dict(zip(kernel.dims, dims, strict=True))
-        return [shape_of(each.shape, sizes) or () for each in kernel.params]
+        return [shape_of(param.shape, sizes) or () for param in kernel.params]
 
-    dtypes = [each.dtype.numpy for each in kernel.params]
+    dtypes = [param.dtype.numpy for param in kernel.params]
     return ExternCallback(call, shapes, dtypes, kernel.inputs, len(kernel.dims))

@@ -109,12 +109,12 @@ def compile(  # noqa: PLR0917  # the public surface says so
         _begin_workers(mod, target)
         with paused():  # all that is imported would be traced again and again
             return compile_anew(mod, **options)
-    if (found := known(wanted, compile_anew)) is None:
+    if (executable := known(wanted, compile_anew)) is None:
         _begin_workers(mod, target)
         with paused():
-            found = compile_anew(mod, **options)
-        keep(wanted, found)
-    return found
+            executable = compile_anew(mod, **options)
+        keep(wanted, executable)
+    return executable
 
 
 def _begin_workers(mod: object, target: object) -> None:

@@ -47,13 +47,13 @@ def with_main(of: Module) -> Module:
         return of  # it is said elsewhere that there is nothing to compile
     if len(kernels) > 1:
         message = "The module has several kernels and no main function: which one is meant?"
-        names = ", ".join(str(each.name) for each in kernels)
+        names = ", ".join(str(var.name) for var in kernels)
         hint = "Write a function that calls them, or say which one is the main: main = NAME."
         raise UnsupportedError(Diagnostic("no-main", message, None, "one kernel", names, hint))
     ((name, kernel),) = kernels.items()
-    params = [Var(each.name, TensorType(each.shape, each.dtype)) for each in kernel.params]
+    params = [Var(param.name, TensorType(param.shape, param.dtype)) for param in kernel.params]
     given = tuple(params[: kernel.inputs])
-    outputs = tuple([str(each.name) for each in kernel.params[kernel.inputs :]])
+    outputs = tuple([str(param.name) for param in kernel.params[kernel.inputs :]])
     body = Call(name, given)
     function = Function(kernel.dims, (), given, None, body, (("outputs", outputs),))
     main = Var(fresh(Name("main"), {each.name for each in of.names}), None)
@@ -87,7 +87,7 @@ def with_donated(
     wanted = (names,) if isinstance(names, str) else tuple(names)
     whole = _read(of)
     main = whole.main_function()
-    known = [str(each.name) for each in main.params]
+    known = [str(param.name) for param in main.params]
     for name in wanted:
         if name not in known:
             near = get_close_matches(name, known, n=1)

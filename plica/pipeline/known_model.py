@@ -78,7 +78,7 @@ def _noted(told: bytes) -> dict[str, Any] | None:
         return None
     match note:
         case {"entry": str(entry), "texts": [*texts], "tier": str(), "eager": bool()}:
-            good = is_key(entry) and all(isinstance(each, str) for each in texts)
+            good = is_key(entry) and all(isinstance(text, str) for text in texts)
             return note if good else None
     return None
 

@@ -62,12 +62,12 @@ def _name_of(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
     single operator indexes."""
     node = ", ".join(origin.nodes)
     found = [
-        each
-        for each in origin.operators
-        if isinstance(each, Apply) and len(each.args) > 1 and "axis" in dict(each.attrs)
+        operator
+        for operator in origin.operators
+        if isinstance(operator, Apply) and len(operator.args) > 1 and "axis" in dict(operator.attrs)
     ]
     if len(found) != 1 or not isinstance(axis := dict(found[0].attrs)["axis"], int):
         return of_node(source, node, "")
     whole = f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN_PREFIX}', '"')
     says = frozenset().union(*map(free_vars, found[0].args[1:]))
-    return of_node(source, node, whole, [str(each.name) for each in inputs if each in says])
+    return of_node(source, node, whole, [str(var.name) for var in inputs if var in says])

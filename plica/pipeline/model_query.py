@@ -62,7 +62,7 @@ class ModelBytes:
     @property
     def digest(self) -> str:
         """The digest of all bytes."""
-        return key_of("model", self.structure, *[each.digest for each in self.tensors])
+        return key_of("model", self.structure, *[tensor.digest for tensor in self.tensors])
 
     def elements(self, of: StoredTensor) -> bytes | None:
         """The bytes of a tensor, or None if the model has changed since."""
@@ -172,8 +172,8 @@ def _scan_of(told: bytes) -> Scanned | None:
     try:
         structure, rows = json.loads(told)
         tensors = tuple([StoredTensor(digest, start, size) for digest, start, size in rows])
-        keys = [structure, *[each.digest for each in tensors]]
-        good = all(isinstance(each, str) and is_key(each) for each in keys)
+        keys = [structure, *[tensor.digest for tensor in tensors]]
+        good = all(isinstance(key, str) and is_key(key) for key in keys)
         good = good and all(type(n) is int for each in tensors for n in (each.start, each.size))
     except (ValueError, TypeError, RecursionError):
         return None

@@ -131,9 +131,9 @@ def contract_of(given: Contract | str | None) -> Contract:
     """The contract meant by a name, or the default."""
     if given is None:
         return DEFAULT_CONTRACT
-    found = named(given) if isinstance(given, str) else given
-    if isinstance(found, Contract):
-        return found
+    contract = named(given) if isinstance(given, str) else given
+    if isinstance(contract, Contract):
+        return contract
     raise UnsupportedError(unknown_contract(given))
 
 
@@ -148,14 +148,14 @@ def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ..
     """The packs meant; one that would do nothing under the contract is refused."""
     chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
     wrong = []
-    for each in chosen:
-        if not isinstance(each, Pack):
+    for pack in chosen:
+        if not isinstance(pack, Pack):
             message = "This is no rule pack."
-            wrong.append(Diagnostic("unsupported", message, None, "a name or a Pack", repr(each)))
-        elif len(each) and not len(each.within(contract)):
-            message = f"No rule of the pack {each.name} is within the contract {contract}."
-            hint = f"Ask for it: contract='{each.contract}'."
-            found = f"{each.name} keeps {each.contract}"
+            wrong.append(Diagnostic("unsupported", message, None, "a name or a Pack", repr(pack)))
+        elif len(pack) and not len(pack.within(contract)):
+            message = f"No rule of the pack {pack.name} is within the contract {contract}."
+            hint = f"Ask for it: contract='{pack.contract}'."
+            found = f"{pack.name} keeps {pack.contract}"
             wrong.append(Diagnostic("unsupported", message, None, str(contract), found, hint))
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])
@@ -164,8 +164,8 @@ def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ..
 
 def target_of(of: str | AnyTarget) -> AnyTarget:
     """The target of the backend that the text starts with, or the given target."""
-    found = find_target(of)
-    return found if isinstance(of, str) else backend_of(found).settled(found)
+    any_target = find_target(of)
+    return any_target if isinstance(of, str) else backend_of(any_target).settled(any_target)
 
 
 def described_target(of: AnyTarget, given: str | MachineDescription | None) -> AnyTarget:
@@ -176,8 +176,8 @@ def described_target(of: AnyTarget, given: str | MachineDescription | None) -> A
     if backend.described is None:
         message = f"The target {backend.name!r} is not described by a machine: processors are."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", backend.name))
-    found: AnyTarget = backend.described(of, machine_of_name(given))
-    return found
+    any_target: AnyTarget = backend.described(of, machine_of_name(given))
+    return any_target
 
 
 def machine_of_name(given: str | MachineDescription) -> MachineDescription:
@@ -188,10 +188,10 @@ def machine_of_name(given: str | MachineDescription) -> MachineDescription:
         raise wrong_argument("This is no machine.", "a name, or a MachineDescription", given)
     if given != MEASURED:
         return row_named(given)
-    if (found := stored_description()) is None:
+    if (description := stored_description()) is None:
         message, hint = "This machine was not measured.", "`plica doctor --measure` does it."
         raise UnsupportedError(Diagnostic("no-source", message, suggestion=hint))
-    return found
+    return description
 
 
 def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget) -> Records:

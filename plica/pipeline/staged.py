@@ -43,8 +43,8 @@ def compile_staged(
     loops, if any."""
     known = infer(module)
     program = cut(known, chooses=chooses, updates=updates)
-    segments = [compiled(each) for each in program.segments]
-    loops = any(isinstance(each, RepeatBlock) for each in all_steps(program.program))
+    segments = [compiled(segment) for segment in program.segments]
+    loops = any(isinstance(step, RepeatBlock) for step in all_steps(program.program))
     return StagedExecutable(
         interface_of(known), program.program, segments, driver() if loops else b"", written_out
     )

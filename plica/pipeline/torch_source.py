@@ -124,7 +124,7 @@ class CodeForInputs(Selector):
 
     def stats(self, calls: int) -> Stats:
         """The number of compilations, and the memory of the code."""
-        held = sum(each.stats.bytes for each in self.known)
+        held = sum(executable.stats.bytes for executable in self.known)
         return Stats(calls, self._compilations, held, self._compilations)
 
     def show(self, of: Executable) -> str:
@@ -154,7 +154,7 @@ class TorchExecutable(SelectingExecutable[CodeForInputs]):
 
     def _repr_html_(self) -> str:
         """The compiled executables, as a notebook shows them."""
-        rows = [["compiled", repr(each)] for each in self.selector.known]
+        rows = [["compiled", repr(executable)] for executable in self.selector.known]
         return table(["", repr(self)], [*rows, ["effort", self.tier]])
 
 

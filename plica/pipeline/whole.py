@@ -99,17 +99,17 @@ def program_at_call(
     if isinstance(of, Kernel):
         of = lone_kernel(of)
     if not (isinstance(of, str | bytes | PathLike | ReadModel) or hasattr(of, "opset_import")):
-        found = with_main(as_module(of))  # which says what it wants where this is something else
+        module = with_main(as_module(of))  # which says what it wants where this is something else
     elif (reader := front_end_of(of)) is not None:
-        found = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths
+        module = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths
     else:
         model = read_once(of)
         if (read := model.module()) is None:
             return specialised_model(model, compiled), "open"
-        found = read
-    if (kind := program_kind.kind_of(found)) == "open":
-        return specialised(found, compiled), kind
-    return found, kind
+        module = read
+    if (kind := program_kind.kind_of(module)) == "open":
+        return specialised(module, compiled), kind
+    return module, kind
 
 
 def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again
@@ -184,10 +184,10 @@ def compile_with(options: option.CompileOptions, mod: Compilable) -> Executable:
     if options.donate:
         given = with_donated(given, options.donate, request.backend)
     given = read_once(given)
-    made = _compiled_at_sizes(given, options, request, again)
+    executable = _compiled_at_sizes(given, options, request, again)
     if isinstance(given, ReadModel) and given.repeats_dims:
-        return made.separating(lambda names: again(given.with_dims_apart(names)))
-    return made
+        return executable.separating(lambda names: again(given.with_dims_apart(names)))
+    return executable
 
 
 def _compiled_at_sizes(
@@ -240,7 +240,7 @@ def _check_calls(module: Module | None, request: option.Request) -> None:
     """Say now what no size could mend: calls of kernels and externs that cannot be."""
     if module is None:
         return
-    if any(isinstance(each, Kernel) for each in module.values):
+    if any(isinstance(value, Kernel) for value in module.values):
         check_called(module)
     externs_of(module, request.externs, request.backend.here(request.target))
 
@@ -325,10 +325,10 @@ def _in_segments(
     """The segments of a program that learns sizes while it runs, or repeats some of it; those of a
     program that chooses, where their code does not.  `written_out` makes the same without loops."""
     driver, updates = partial(request.backend.driver, request.target), request.backend.updates
-    made = compile_staged(
+    executable = compile_staged(
         module, again, driver, chooses=chooses, updates=updates, written_out=written_out
     )
-    return made.with_tier(request.tier)
+    return executable.with_tier(request.tier)
 
 
 def _chosen_by_host(
@@ -354,8 +354,8 @@ def _opened(
     """One code for every size, where possible, with per-call compilation as the alternative."""
     if (whole := module.selector.whole) is None:
         return module
-    if (made := _chosen_by_host(whole, request, again)) is not None:
-        return made
+    if (executable := _chosen_by_host(whole, request, again)) is not None:
+        return executable
     if not request.backend.opens(request.target):
         return module
     static = program_kind.static_form(

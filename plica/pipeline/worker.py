@@ -77,11 +77,11 @@ def _forked(asker: Connection) -> int:
 
 def _ended(workers: Sequence[int], codes: dict[int, int]) -> int:
     """The number of workers that have ended; adds their exit codes to `codes`."""
-    for each in workers:
-        if each not in codes:
-            number, status = os.waitpid(each, os.WNOHANG)
-            if number == each:
-                codes[each] = os.waitstatus_to_exitcode(status)
+    for worker in workers:
+        if worker not in codes:
+            number, status = os.waitpid(worker, os.WNOHANG)
+            if number == worker:
+                codes[worker] = os.waitstatus_to_exitcode(status)
     return len(codes)
 
 

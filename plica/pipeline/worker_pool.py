@@ -192,8 +192,8 @@ class WorkerPool:
                     item.tell(data)
                 line.finish()
 
-            for each in workers:
-                threading.Thread(target=_feed, args=(each, line), daemon=True).start()
+            for worker in workers:
+                threading.Thread(target=_feed, args=(worker, line), daemon=True).start()
             try:
                 while not line.is_done():
                     if (answer := line.answered()) is not None:
@@ -249,7 +249,7 @@ class WorkerPool:
 
     def _start(self, count: int) -> None:
         """Starts the additional workers that a number of tasks justifies."""
-        self._workers = [each for each in self._workers if each.is_there()]
+        self._workers = [worker for worker in self._workers if worker.is_there()]
         wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= MIN_TASKS else 0
         if len(self._workers) < wanted:
             server = self._forking()
@@ -264,8 +264,8 @@ class WorkerPool:
 
     def end(self) -> None:
         """End all workers, whatever they are doing."""
-        for each in self._workers:
-            each.end()
+        for worker in self._workers:
+            worker.end()
         self._workers = []
         if self._server is not None:
             self._server.end()
@@ -408,7 +408,7 @@ def begin(mod: object, target: object) -> None:
 def operators_of(mod: object) -> int:
     """How many operators a model has: a module, or what torch or ONNX have of one; 0 of others."""
     if isinstance(mod, Module):
-        return sum(isinstance(each, Apply) for each in post_order(mod))
+        return sum(isinstance(term, Apply) for term in post_order(mod))
     graph = getattr(mod, "graph", None)
     return len(getattr(graph, "nodes", getattr(graph, "node", ())))
 

@@ -65,7 +65,7 @@ class ErrorBudget:
     @property
     def declared(self) -> Contract:
         """The strictest contract that everything that was done keeps."""
-        return join(each.declared for each in self.entries)
+        return join(entry.declared for entry in self.entries)
 
     @property
     def share(self) -> float | None:
@@ -75,13 +75,13 @@ class ErrorBudget:
     @property
     def overspent(self) -> tuple[str, ...]:
         """What used more than it declares, or all of it more than was granted."""
-        found = [each.name for each in self.entries if not within(each.used, each.declared)]
+        found = [entry.name for entry in self.entries if not within(entry.used, entry.declared)]
         return (*found, *(() if within(self.used, self.granted) else ("outputs",)))
 
     def __str__(self) -> str:
         share = "" if self.share is None else f", {self.share:.1%} of it"
         head = f"granted {self.granted}, declared {self.declared}, used {self.used:.1e}{share}"
-        return "\n".join([head, *[str(each) for each in self.entries]])
+        return "\n".join([head, *[str(entry) for entry in self.entries]])
 
 
 def within(used: float, contract: Contract) -> bool:
@@ -114,7 +114,7 @@ def _graph(
     of: StudiedModel, inputs: Sequence[Array], progress: Callable[[str], None]
 ) -> list[BudgetEntry]:
     derivation = of.lowered.derivation
-    contracts = {each.rule.name: each.rule.contract for each in derivation.steps}
+    contracts = {step.rule.name: step.rule.contract for step in derivation.steps}
     found: list[BudgetEntry] = []
     before: list[Array] | None = None
     for stage in stages(derivation):
@@ -137,7 +137,7 @@ def _values(module: Module, inputs: Sequence[Array]) -> list[Array]:
 def kernel_contracts(of: StudiedModel) -> tuple[Contract, ...]:
     """What each kernel declares: its form, its schedule, and whether products are contracted."""
     program, tables = of.lowered.program, backend_of(of.target).tables
-    forms = {each.name: each.contract for each in (*tables.forms, *installed())}
+    forms = {form.name: form.contract for form in (*tables.forms, *installed())}
     contracted = fused if of.lowered.fused else exact
     found: list[Contract] = []
     for origin in program.origins:

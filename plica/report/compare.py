@@ -110,7 +110,7 @@ def compare(
         return Comparison(tolerance, output, (), step)
     every = origins(lowered, of.nodes)
     terms = [_term(launch) for _, launch in launched]
-    read = tuple(dict.fromkeys(each for term in terms for each in _read(term)))
+    read = tuple(dict.fromkeys(expr for term in terms for expr in _read(term)))
     values = values_of(interpret(giving(lowered.final, (*terms, *read)), *inputs))
     meant, given = values[: len(terms)], values[len(terms) :]
     cut = alone(lowered.final, terms, read)
@@ -149,10 +149,10 @@ def alone(of: Module, terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
 
     No error of one term reaches another, and each is the kernel that it is in the whole model.
     """
-    inputs = {each: Var(Name(f"v{at}"), type_of(each)) for at, each in enumerate(read)}
+    inputs = {expr: Var(Name(f"v{at}"), type_of(expr)) for at, expr in enumerate(read)}
     cut: list[Expr] = []
     for term in terms:
-        args = [inputs.get(each, each) for each in _arguments(term)]
+        args = [inputs.get(argument, argument) for argument in _arguments(term)]
         if isinstance(term, Call):
             cut.append(evolve(term, args=tuple(args)))
         else:
@@ -171,7 +171,7 @@ def _arguments(term: Expr) -> tuple[Expr, ...]:
 
 def _read(term: Expr) -> list[Expr]:
     """The arguments of a kernel that are not constant."""
-    return [each for each in _arguments(term) if not isinstance(each, Const | Literal)]
+    return [argument for argument in _arguments(term) if not isinstance(argument, Const | Literal)]
 
 
 def _outside(lowered: Lowered) -> list[tuple[int, Launch]]:
@@ -207,7 +207,7 @@ def _wrong_step(
     if (bad := first_bad(derivation, good)) is None:
         return None
     sources, _ = provenance(derivation).get(bad.step.before, ({}, {}))
-    operators = [each for each in sources if isinstance(each, Apply)]
+    operators = [source for source in sources if isinstance(source, Apply)]
     origin = LaunchOrigin(tuple(operators), nodes_of(operators, of.nodes), ())
     return WrongStep(
         bad.step.rule.name,
@@ -246,9 +246,9 @@ def node_tensors(of: StudiedModel, inputs: Sequence[Array]) -> dict[str, Array]:
     main = module.main_function()
     bound = {*main.params, *module.names}
     terms = [
-        each for each in expressions(main.body)
-        if isinstance(each, Apply) and each in of.nodes
-        and all(var in bound for var in free_vars(each) if isinstance(var, Var))
+        expression for expression in expressions(main.body)
+        if isinstance(expression, Apply) and expression in of.nodes
+        and all(var in bound for var in free_vars(expression) if isinstance(var, Var))
     ]  # fmt: skip
     found: dict[str, Array] = {}
     for term, value in zip(terms, interpret(giving(module, terms), *inputs), strict=True):
@@ -261,7 +261,7 @@ def node_tensors(of: StudiedModel, inputs: Sequence[Array]) -> dict[str, Array]:
 
 def kernel_tensors(of: Comparison) -> dict[str, Array]:
     """What each kernel computes from the operands that the interpreter gives it."""
-    return {f"kernel {each.number}: {each.source}": each.found for each in of.kernels}
+    return {f"kernel {kernel.number}: {kernel.source}": kernel.found for kernel in of.kernels}
 
 
 def archive_of(tensors: Mapping[str, Array]) -> bytes:

@@ -44,12 +44,12 @@ def future(
     title = f"without {of.lowered.derivation.steps[step - 1].rule.name}"
     progress(f"going on {title}")
     try:
-        made = gone_on(of, step)
-        study = examine(made, inputs)
+        model = gone_on(of, step)
+        study = examine(model, inputs)
     except PlicaError as error:
         return {"step": step, "title": title, "refused": error.diagnostics[0].message}
     before = at(of.lowered.derivation, step - 1)
-    new = made.lowered.derivation.steps[step - 1 :]
+    new = model.lowered.derivation.steps[step - 1 :]
     graph = film(Derivation(before, new))
     return {
         "step": step,
@@ -160,7 +160,7 @@ def compared(
 ) -> FutureDifference:
     """Compares two compilations of one model: cost, and numbers, timed alternately."""
     arrays = sample(of.executable.inputs, inputs)
-    values = [[np.asarray(y) for y in _outputs(each.executable(*arrays))] for each in (other, of)]
+    values = [[np.asarray(y) for y in _outputs(model.executable(*arrays))] for model in (other, of)]
     taken = time(other.executable, *arrays, against=of.executable)
     assert taken.against is not None
     seconds = taken.against.median, taken.median
@@ -180,7 +180,7 @@ def _facts(of: StudiedModel, seconds: float) -> FutureFacts:
     return FutureFacts(
         seconds,
         sum(map(len, artefact.objects)),
-        sum(each.nbytes for each in artefact.constants),
+        sum(constant.nbytes for constant in artefact.constants),
         plan.size if isinstance(plan, WorkspacePlan) else 0,
         len(of.lowered.derivation.steps),
         tuple(zip(names, digests(program.kernels), strict=True)),
@@ -199,11 +199,11 @@ def check_step(step: int, steps: int) -> None:
 def rest_of(pipeline: Pipeline, of: StudiedModel, step: int) -> Pipeline:
     """The pipeline from the pass that took a step on, without the step's rule or pass."""
     rule = of.lowered.derivation.steps[step - 1].rule
-    ended = {each.name for each in of.passes if each.steps < step}
-    kept = [each for each in pipeline if each.name not in ended]
+    ended = {pass_end.name for pass_end in of.passes if pass_end.steps < step}
+    kept = [pass_ for pass_ in pipeline if pass_.name not in ended]
     if rule.is_pass:
-        return Pipeline(tuple([each for each in kept if each.name != rule.name]))
-    return Pipeline(tuple([without(each, rule.name) for each in kept]))
+        return Pipeline(tuple([pass_ for pass_ in kept if pass_.name != rule.name]))
+    return Pipeline(tuple([without(pass_, rule.name) for pass_ in kept]))
 
 
 def without(each: Pass, name: str) -> Pass:

@@ -57,17 +57,17 @@ def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
         if not leaving:
             if node not in reach and not (isinstance(node, Function)):
                 stack.append((node, True))
-                stack += [(each, False) for each in reversed(operands(node))]
+                stack += [(operand, False) for operand in reversed(operands(node))]
             continue
         if node in reach:
             continue
         below: dict[Expr, None] = {}
-        for each in operands(node):
-            below |= dict.fromkeys(reach.get(each, ()))
-        if (made := _box(node, tuple(below))) is None:
+        for operand in operands(node):
+            below |= dict.fromkeys(reach.get(operand, ()))
+        if (node_box := _box(node, tuple(below))) is None:
             reach[node] = tuple(below)
         else:
-            found.append(made)
+            found.append(node_box)
             reach[node] = (node,)
     return found
 

@@ -89,11 +89,11 @@ class GraphFilm:
             "nodes": [[each.label, each.note, each.kind, each.attributes] for each in self.nodes],
             "start": [[node, list(reads)] for node, reads in self.start],
             "frames": [
-                [each.name, int(each.is_pass), each.contract, list(each.gone),
-                 [[node, list(reads)] for node, reads in each.set], list(each.made)]
-                for each in self.frames
+                [frame.name, int(frame.is_pass), frame.contract, list(frame.gone),
+                 [[node, list(reads)] for node, reads in frame.set], list(frame.made)]
+                for frame in self.frames
             ],
-            "origins": [[list(each.sources), list(each.rules)] for each in self.origins],
+            "origins": [[list(origin.sources), list(origin.rules)] for origin in self.origins],
         }  # fmt: skip
 
 
@@ -183,7 +183,7 @@ class _Maker:
                 number = self._number(box)
             left.discard(number)
             self.numbers[box.term] = number
-            reads = tuple([self.numbers[each] for each in box.below])
+            reads = tuple([self.numbers[expr] for expr in box.below])
             if self.state.get(number) != reads:
                 changed.append((number, reads))
             self.state[number] = reads
@@ -230,7 +230,7 @@ class _Maker:
             numbers[box.term] = number
         self.numbers = numbers
         self.state = {
-            numbers[box.term]: tuple([numbers[each] for each in box.below]) for box in every
+            numbers[box.term]: tuple([numbers[expr] for expr in box.below]) for box in every
         }
         self._module = module
 

@@ -38,7 +38,7 @@ class KernelImpact:
     @property
     def loops(self) -> int:
         """The number of loops."""
-        return sum(isinstance(each.statement, For) for each in self.statements)
+        return sum(isinstance(statement.statement, For) for statement in self.statements)
 
     @property
     def stores(self) -> int:

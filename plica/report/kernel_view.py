@@ -124,11 +124,11 @@ def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list
     seen = backend_of(of.target).with_threads(of.target, of.threads)
     facts = job_for(seen, of.contract).scheduler.facts(call.callee, call.args)
     whole = collapsed(to_stages(call.callee).stages, facts.reassociates)
-    for each in candidates(whole, facts, machine):
-        if kernel_of(hoist(each.stages, facts.constant).rest) is begun:
-            text = shown_stages(each.stages.stages)
+    for candidate in candidates(whole, facts, machine):
+        if kernel_of(hoist(candidate.stages, facts.constant).rest) is begun:
+            text = shown_stages(candidate.stages.stages)
             why = "The form with the fewest cycles of those that apply."
-            return [NestFrame("form", each.form, text, None, why, each.cycles or None)]
+            return [NestFrame("form", candidate.form, text, None, why, candidate.cycles or None)]
     return []
 
 

@@ -51,11 +51,11 @@ def model_view(
         "kernels": kernels(of, table, timed, costs, films),
         "assembly": assembly(of, films),
         "plan": plan(of),
-        "roof": {"gflops": of.roof.gflops, "levels": [list(each) for each in of.roof.levels]},
+        "roof": {"gflops": of.roof.gflops, "levels": [list(level) for level in of.roof.levels]},
         "fusion": [
-            [str(each.producer), str(each.consumer), int(each.fused),
-             REASONS[each.reason] + (f" ({each.because})" if each.because else "")]
-            for each in of.decisions
+            [str(decision.producer), str(decision.consumer), int(decision.fused),
+             REASONS[decision.reason] + (f" ({decision.because})" if decision.because else "")]
+            for decision in of.decisions
         ],
         "passedOver": list(of.passed_over),
         "curves": list(curves),
@@ -84,7 +84,7 @@ def facts(of: Study) -> list[list[str]]:
 
 def passes(of: StudiedModel) -> list[list[object]]:
     """The graph passes that ran: name, why, and the number of steps after each."""
-    return [[each.name, each.why, each.steps] for each in of.passes]
+    return [[pass_end.name, pass_end.why, pass_end.steps] for pass_end in of.passes]
 
 
 def names(of: Study, graph: GraphFilm) -> dict[str, str]:
@@ -123,7 +123,7 @@ def launch_rows(of: Study, graph: GraphFilm) -> list[dict[str, Any]]:
 
 def title_of(nodes: Sequence[str], operators: Sequence[str]) -> str:
     """A short title of a launch: the first node of the model, and the number of others."""
-    words = [each.removeprefix("nn.") for each in operators]
+    words = [operator.removeprefix("nn.") for operator in operators]
     name = nodes[0] if nodes else ""
     rest = " + ".join(words[:3]) + (f" + {len(words) - 3} more" if len(words) > 3 else "")
     return f"{name}: {rest}" if name else rest
@@ -158,12 +158,12 @@ def artefact_view(name: str, record: CompilationRecord, machine: Machine) -> dic
     """The derivation of an artefact by name, and the film of every kernel that has a trace."""
     table = LineTable()
     kernels: list[dict[str, Any]] = []
-    for each in record.traces:
-        if each.before:
-            kernel = kernel_of(from_text(each.before, each.kernel))[2]
-            frames = frames_of(Trace.from_json(each.json), kernel, machine, False, True)
+    for trace in record.traces:
+        if trace.before:
+            kernel = kernel_of(from_text(trace.before, trace.kernel))[2]
+            frames = frames_of(Trace.from_json(trace.json), kernel, machine, False, True)
             kernels.append(
-                {"name": each.kernel, "film": to_data(frames, table), "trace": each.python}
+                {"name": trace.kernel, "film": to_data(frames, table), "trace": trace.python}
             )
     used = Counter(step[0] for step in record.steps)
     return {
@@ -174,8 +174,8 @@ def artefact_view(name: str, record: CompilationRecord, machine: Machine) -> dic
             ["steps", str(len(record.steps))], ["kernels with a trace", str(len(kernels))],
         ],
         "kernels": kernels,
-        "stages": [[each.name, each.steps, each.before, each.after] for each in record.stages],
-        "rules": [[each.name, each.kind, each.contract, used[each.name]] for each in record.rules],
+        "stages": [[stage.name, stage.steps, stage.before, stage.after] for stage in record.stages],
+        "rules": [[rule.name, rule.kind, rule.contract, used[rule.name]] for rule in record.rules],
         "roof": None,
         "lines": table.lines,
     }  # fmt: skip

@@ -80,15 +80,15 @@ def of_trace(trace: Trace, kernel: Kernel) -> Iterator[NestFrame]:
 
 def of_lowering(kernel: Kernel, passes: Pipeline = LOWERING["cpu"]) -> Iterator[NestFrame]:
     """The kernel after each lowering pass that changed it; where one refuses it ends."""
-    for each in passes:
+    for pass_ in passes:
         try:
-            made = each.run(kernel)
+            made = pass_.run(kernel)
         except LoweringRefused as refusal:
-            yield NestFrame("lower", each.name, show_kernel(kernel, NAME), kernel, each.why,
+            yield NestFrame("lower", pass_.name, show_kernel(kernel, NAME), kernel, pass_.why,
                             refused=refusal.reason)  # fmt: skip
             return
         if made is not kernel:
-            yield NestFrame("lower", each.name, show_kernel(made, NAME), made, each.why)
+            yield NestFrame("lower", pass_.name, show_kernel(made, NAME), made, pass_.why)
         kernel = made
 
 
@@ -96,13 +96,13 @@ def with_costs(frames: Iterable[NestFrame], machine: Machine) -> list[NestFrame]
     """Frames with the cycles that the analytical model expects, up to lowering."""
     known: dict[Kernel, float] = {}
     found: list[NestFrame] = []
-    for each in frames:
-        if each.kernel is None or each.level == "lower":
-            found.append(each)
+    for frame in frames:
+        if frame.kernel is None or frame.level == "lower":
+            found.append(frame)
             continue
-        if each.kernel not in known:
-            known[each.kernel] = cycles_of(each.kernel, machine)
-        found.append(evolve(each, cycles=known[each.kernel]))
+        if frame.kernel not in known:
+            known[frame.kernel] = cycles_of(frame.kernel, machine)
+        found.append(evolve(frame, cycles=known[frame.kernel]))
     return found
 
 
@@ -115,15 +115,15 @@ def with_times(frames: Sequence[NestFrame], clock: Clock, fused: bool) -> list[N
     """Frames with the measured seconds of their kernels, or why they cannot run."""
     known: dict[Kernel, float | str] = {}
     found: list[NestFrame] = []
-    for each in frames:
-        if each.kernel is None or each.level == "lower":
-            found.append(each)
+    for frame in frames:
+        if frame.kernel is None or frame.level == "lower":
+            found.append(frame)
             continue
-        if each.kernel not in known:
-            known[each.kernel] = timed(each.kernel, clock, fused)
-        took = known[each.kernel]
+        if frame.kernel not in known:
+            known[frame.kernel] = timed(frame.kernel, clock, fused)
+        took = known[frame.kernel]
         found.append(
-            evolve(each, refused=took) if isinstance(took, str) else evolve(each, seconds=took)
+            evolve(frame, refused=took) if isinstance(took, str) else evolve(frame, seconds=took)
         )
     return found
 
@@ -137,8 +137,8 @@ def timed(kernel: Kernel, clock: Clock, fused: bool) -> float | str:
     native = NativeKernel(lowered, fused)
     random = np.random.default_rng(SEED)
     arrays = [
-        random.standard_normal(shape_of(each)).astype(each.dtype.numpy)
-        for each in lowered.params[: lowered.inputs]
+        random.standard_normal(shape_of(param)).astype(param.dtype.numpy)
+        for param in lowered.params[: lowered.inputs]
     ]
     return clock(lambda: native(arrays))
 
@@ -147,21 +147,21 @@ def to_data(frames: Sequence[NestFrame], table: LineTable) -> list[list[Any]]:
     """Frames as JSON data: level, title, why, cycles, seconds, refusal, delta of the text."""
     found: list[list[Any]] = []
     old = ""
-    for each in frames:
-        delta = [] if each.text == old else table.delta(old, each.text)
+    for frame in frames:
+        delta = [] if frame.text == old else table.delta(old, frame.text)
         found.append(
-            [each.level, each.title, each.why, each.cycles, each.seconds, each.refused, delta]
+            [frame.level, frame.title, frame.why, frame.cycles, frame.seconds, frame.refused, delta]
         )
-        old = each.text
+        old = frame.text
     return found
 
 
 def work_of(kernel: Kernel) -> tuple[int, int]:
     """The operations on floats of a kernel, and the bytes of its inputs and outputs."""
     touched = 0
-    for each in kernel.params:
-        size = each.dtype.bytes
-        for extent in shape_of(each):
+    for param in kernel.params:
+        size = param.dtype.bytes
+        for extent in shape_of(param):
             size *= extent
         touched += size
     return operations(kernel), touched

@@ -53,11 +53,11 @@ def origins(lowered: Lowered, names: Names, whole: bool = False) -> tuple[Launch
         made_by = launch.term.value if isinstance(launch.term, Project) else launch.term
         terms: tuple[Term, ...] = () if made_by is None else groups.get(made_by, ())
         if whole and made_by is not None:
-            constants = [each for each in made_by._children if isinstance(each, Const)]
+            constants = [child for child in made_by._children if isinstance(child, Const)]
             terms = (*constants, *terms, made_by)
         for term in terms:
             sources, made = known.get(term, ({}, {}))
-            operators |= {each: None for each in sources if isinstance(each, Apply)}
+            operators |= {source: None for source in sources if isinstance(source, Apply)}
             rules |= {rule.name: None for rule in made if whole or not rule.is_pass}
         ordered = sorted(operators, key=rank.__getitem__)  # as the model has them
         found.append(LaunchOrigin(tuple(ordered), nodes_of(ordered, names), tuple(rules)))
@@ -66,7 +66,7 @@ def origins(lowered: Lowered, names: Names, whole: bool = False) -> tuple[Launch
 
 def nodes_of(operators: Iterable[Expr], names: Names) -> tuple[str, ...]:
     """The names of the nodes that operators come from."""
-    return tuple(dict.fromkeys(name for each in operators for name in names.get(each, ())))
+    return tuple(dict.fromkeys(name for operator in operators for name in names.get(operator, ())))
 
 
 def opened(root: Term) -> dict[Term, tuple[Term, ...]]:
@@ -77,7 +77,7 @@ def opened(root: Term) -> dict[Term, tuple[Term, ...]]:
         if isinstance(node, Call) and is_primitive(node.callee):
             assert isinstance(node.callee, Function)
             inside: dict[Term, Term] = dict(
-                zip(node.callee.params, [plain[each] for each in node.args], strict=True)
+                zip(node.callee.params, [plain[arg] for arg in node.args], strict=True)
             )
             group: list[Term] = []
             for each in post_order(node.callee.body):

@@ -23,7 +23,7 @@ SCRIPT: Final = "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") fo
 
 def page(views: Sequence[Mapping[str, Any]], live: str = "") -> str:
     """The whole page; `live` is the word by which a server knows its own page."""
-    title = f"Plica: {', '.join(str(each['name']) for each in views)}"
+    title = f"Plica: {', '.join(str(view['name']) for view in views)}"
     head = joined(
         raw('<meta charset="utf-8">'),
         raw('<meta name="viewport" content="width=device-width, initial-scale=1">'),

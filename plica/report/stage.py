@@ -73,10 +73,10 @@ def counted(module: Module) -> tuple[tuple[str, int], ...]:
     found: Counter[str] = Counter()
     for _, function in module.functions():
         inner = {
-            each
+            term
             for node in post_order(function.body)
             if isinstance(node, Call) and is_primitive(node.callee)
-            for each in post_order(node.callee)
+            for term in post_order(node.callee)
         }
         for node in post_order(function.body):
             if isinstance(node, Call) and is_primitive(node.callee):

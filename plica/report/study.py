@@ -205,7 +205,7 @@ def examine(
     rows, run, roof = measured(of, arrays)
     progress("tracing the stages")
     through = stages(lowered.derivation)
-    before = [each for each in through if each.name != "fuse"][-1]
+    before = [module_stage for module_stage in through if module_stage.name != "fuse"][-1]
     whole, program = lowered.plan, lowered.program
     assert isinstance(whole, WorkspacePlan)  # a report is of sizes that are known
     return Study(
@@ -220,7 +220,7 @@ def examine(
         decisions=explain(before.module),
         rows=rows,
         plan=whole.memory,
-        steps=tuple([each.source for each in launches(program)]),
+        steps=tuple([launch.source for launch in launches(program)]),
         constants=sum(slot.bytes for slot in program.space("constant")),
         workspace=whole.size,
         roof=roof,

@@ -107,7 +107,7 @@ class Timeline:
     def first(self, holds: Callable[[Term], bool]) -> TimelineStep | None:
         """The first step after which a predicate of modules and kernels holds, or None."""
         return next(
-            (each for each in self.steps if each.changes and holds(self.at(each.number))), None
+            (step for step in self.steps if step.changes and holds(self.at(step.number))), None
         )
 
     def edits(self, number: int) -> tuple[tuple[Term, Term], ...]:

@@ -121,7 +121,7 @@ def without_step(trace: Trace, kernel: Kernel, number: int) -> tuple[Trace, tupl
         if old == number:
             continue
         kind = step.instruction.kind
-        if any(each.step not in place for each in handles(step.instruction)):
+        if any(handle.step not in place for handle in handles(step.instruction)):
             fell.append(f"step {old} ({kind}) needs a step that is gone")
             continue
         moved = renumbered(step, place)

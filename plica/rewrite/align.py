@@ -110,4 +110,4 @@ def _same_head(a: Term, b: Term) -> bool:
 
 def _counterpart(before: Term, kid: Term) -> Term:
     """The child of the old node that is of the same kind, or else the old node itself."""
-    return next((each for each in before._children if _same_head(each, kid)), before)
+    return next((child for child in before._children if _same_head(child, kid)), before)

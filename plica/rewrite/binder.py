@@ -65,7 +65,7 @@ def bound_holes(pattern: Term) -> Scope:
 def opened(*patterns: Term) -> tuple[tuple[Term, ...], dict[str, Var]]:
     """The patterns with holes for the variables they bind by name, and what fills those holes."""
     holes: dict[Term, Hole] = {}
-    made = tuple(_opened(each, {}, holes) for each in patterns)
+    made = tuple(_opened(pattern, {}, holes) for pattern in patterns)
     return made, {hole.name: var for var, hole in holes.items() if isinstance(var, Var)}
 
 
@@ -101,7 +101,7 @@ def is_clear(pattern: Term) -> Callable[[Filling], bool] | None:
         for hole, each in places.items()
         if len(set(each)) > 1
     )
-    nested = tuple(dict.fromkeys(s for each in places.values() for s in each if len(s) > 1))
+    nested = tuple(dict.fromkeys(s for place in places.values() for s in place if len(s) > 1))
     if not uneven and not nested:
         return None
 

@@ -40,21 +40,21 @@ def _tensor(of: Expr) -> TensorType | None:
 
 
 def _is_byte(of: Expr) -> bool:
-    found = _tensor(of)
-    return found is not None and found.dtype in (i8, u8)
+    tensor_type = _tensor(of)
+    return tensor_type is not None and tensor_type.dtype in (i8, u8)
 
 
 def _is_number(of: Expr) -> bool:
     """Whether a value is one number that depends on nothing."""
-    found = _tensor(of)
-    return found is not None and is_closed(of) and all(known(size) == 1 for size in found.shape)
+    tensor = _tensor(of)
+    return tensor is not None and is_closed(of) and all(known(size) == 1 for size in tensor.shape)
 
 
 def _is_pointwise(of: Expr, named: frozenset[str]) -> bool:
     if not isinstance(of, Apply) or (record := find(of.op)) is None:
         return False
-    types = [_tensor(each) for each in of.args]
-    tensors = [each for each in types if each is not None]
+    types = [_tensor(arg) for arg in of.args]
+    tensors = [tensor_type for tensor_type in types if tensor_type is not None]
     if len(tensors) != len(types):
         return False
     if record.compute is None:
@@ -67,8 +67,8 @@ def _sources(order: list[Expr], named: frozenset[str]) -> tuple[dict[Expr, Expr]
     sources: dict[Expr, Expr] = {}
     slow: set[Expr] = set()
     for node in order:
-        parts = [each for each in operands(node) if not _is_number(each)]
-        below = {sources.get(each) for each in parts}
+        parts = [operand for operand in operands(node) if not _is_number(operand)]
+        below = {sources.get(part) for part in parts}
         own = _tensor(node)
         alike = own is not None and all(
             of is not None and of.shape == own.shape for of in map(_tensor, parts)
@@ -78,7 +78,7 @@ def _sources(order: list[Expr], named: frozenset[str]) -> tuple[dict[Expr, Expr]
             assert source is not None
             sources[node] = source
             assert isinstance(node, Apply)
-            if node.op in named or any(each in slow for each in parts):
+            if node.op in named or any(part in slow for part in parts):
                 slow.add(node)
         elif _is_byte(node) and not is_closed(node):
             sources[node] = node
@@ -88,7 +88,7 @@ def _sources(order: list[Expr], named: frozenset[str]) -> tuple[dict[Expr, Expr]
 def _tabled(function: Function, named: frozenset[str]) -> Function:
     order = list(expressions(function))
     sources, slow = _sources(order, named)
-    roots = {each for each in slow if _is_byte(each)}
+    roots = {expr for expr in slow if _is_byte(expr)}
     if not roots:
         return function
     wanted = _wanted(order, sources)
@@ -98,8 +98,8 @@ def _tabled(function: Function, named: frozenset[str]) -> Function:
         if node in roots and node in wanted and (table := _table(node, sources, order)) is not None:
             source = sources[node]
             place = cast(memo[source], i32)
-            found = _tensor(source)
-            low = int(found.dtype.bounds[0]) if found is not None else 0
+            tensor_type = _tensor(source)
+            low = int(tensor_type.dtype.bounds[0]) if tensor_type is not None else 0
             new = take(table, place if not low else add(place, const(-low, i32)), axis=0)
         memo[node] = new
     made = memo[function]
@@ -126,7 +126,7 @@ def _table(root: Expr, sources: dict[Expr, Expr], order: list[Expr]) -> Const | 
     of = _tensor(source)
     assert of is not None
     assert own is not None
-    low, high = (int(each) for each in of.dtype.bounds)
+    low, high = (int(bound) for bound in of.dtype.bounds)
     memo: dict[Expr, Expr] = {source: const(np.arange(low, high + 1), of.dtype)}
     for node in order:
         if sources.get(node) is source and node is not source:

@@ -85,9 +85,9 @@ class Spelling:
     def items(self, values: Sequence[Any]) -> Value:
         """What a `Rest` stands for: some items of a tuple."""
         pieces, kids = [""], list[int]()
-        for each in values:
+        for value in values:
             pieces[-1] += ";"
-            self._append(each, pieces, kids)
+            self._append(value, pieces, kids)
         return pieces, kids
 
     def _append(self, value: Any, pieces: list[str], kids: list[int]) -> None:

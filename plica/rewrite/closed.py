@@ -65,16 +65,16 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
 def unseen(term: Expr) -> np.ndarray[Any, Any] | None:
     """The array of a closed term whose shape is inspected first."""
     with unobserved():
-        found = value_of(term)
-    if found is None:
+        array = value_of(term)
+    if array is None:
         look_at(leaves_of(term))
-    return found
+    return array
 
 
 def are_bytes(term: Expr) -> bool:
     """Whether a closed term contains only signed bytes."""
-    found = unseen(term)
-    return found is not None and (not found.size or answered("are-bytes", (term,), value_of))
+    array = unseen(term)
+    return array is not None and (not array.size or answered("are-bytes", (term,), value_of))
 
 
 def are_finite(*factors: Expr) -> bool:
@@ -113,7 +113,7 @@ def _asked_before(term: Expr) -> dict[Expr, np.ndarray[Any, Any]] | None:
             continue
         if isinstance(node, Expr) and not isinstance(node, Apply | Const | Literal):
             return None
-        fresh = [each for each in node._children if each not in seen]
+        fresh = [child for child in node._children if child not in seen]
         seen.update(fresh)
         stack += fresh
     return known

@@ -75,21 +75,21 @@ def outlined(
     externs: dict[Defined, Definition] = {}
     memo: dict[ex.Expr, ex.Expr] = {}
     groups = [(each, graph.cut(each)) for each in graph.merged()]
-    for group, (inputs, outputs, made) in groups:
+    for group, (inputs, outputs, function) in groups:
         symbol = f"{prefix}_{len(regions)}"
         words = graph.words_of(group)
-        region = CodeRegion(symbol, made, words)
+        region = CodeRegion(symbol, function, words)
         if not accepts(region):
             continue
         regions.append(region)
-        ret = made.ret
+        ret = function.ret
         assert ret is not None
-        kind = FuncType((), (), tuple([type_of(each) for each in inputs]), ret)
+        kind = FuncType((), (), tuple([type_of(expr) for expr in inputs]), ret)
         name = ex.Var(Name(symbol), None)
         externs[name] = Extern(symbol, kind)
         call = ex.Call(name, tuple(inputs))
-        for number, each in enumerate(outputs):
-            calls[each] = ex.Project(call, number) if len(outputs) > 1 else call
+        for number, output in enumerate(outputs):
+            calls[output] = ex.Project(call, number) if len(outputs) > 1 else call
     for node in graph.order:
         _rebuild(node, calls, memo)
     body = memo[main.body]
@@ -108,7 +108,7 @@ def _rebuild(node: ex.Expr, calls: dict[ex.Expr, ex.Expr], memo: dict[ex.Expr, e
     def rebuilt(at: ex.Expr) -> ex.Expr:
         new = calls.get(at, at)
         kids = parts(at)
-        return with_operands(new, tuple([memo[each] for each in kids])) if kids else new
+        return with_operands(new, tuple([memo[child] for child in kids])) if kids else new
 
     fold_into(memo, node, parts, rebuilt)
 
@@ -159,9 +159,9 @@ class _Graph:
                 one, other = group[part], group[node]
                 if one < 0 or other < 0 or one == other or self._detour(one, other, group):
                     continue
-                for each, number in group.items():
+                for expr, number in group.items():
                     if number == other:
-                        group[each] = one
+                        group[expr] = one
         found: dict[int, list[ex.Expr]] = {}
         for node in self.order:
             if group[node] >= 0:
@@ -188,8 +188,8 @@ class _Graph:
 
     def words_of(self, group: frozenset[ex.Expr]) -> tuple[str, ...]:
         """The patterns that a region is of, parts first, each once."""
-        inside = [each for each in self.order if each in group and each in self.words]
-        return tuple(dict.fromkeys([self.words[each] for each in inside]))
+        inside = [expr for expr in self.order if expr in group and expr in self.words]
+        return tuple(dict.fromkeys([self.words[expr] for expr in inside]))
 
     def cut(self, group: frozenset[ex.Expr]) -> tuple[list[ex.Expr], list[ex.Expr], ex.Function]:
         """A region's arguments, its results, and its function."""
@@ -205,7 +205,7 @@ class _Graph:
                     continue
                 become[part] = ex.Var(Name("argument", len(inputs)), type_of(part))
                 inputs.append(part)
-            become[node] = with_operands(node, tuple([become[each] for each in operands(node)]))
+            become[node] = with_operands(node, tuple([become[expr] for expr in operands(node)]))
         outputs = [
             node
             for node in inside
@@ -215,8 +215,8 @@ class _Graph:
         if len(outputs) == 1:
             result, ret = become[outputs[0]], type_of(outputs[0])
         else:
-            result = ex.Tuple(tuple([become[each] for each in outputs]))
-            ret = TupleType(tuple([type_of(each) for each in outputs]))
+            result = ex.Tuple(tuple([become[output] for output in outputs]))
+            ret = TupleType(tuple([type_of(output) for output in outputs]))
         return inputs, outputs, ex.Function((), (), params, ret, result)
 
 
@@ -224,7 +224,7 @@ def _is_plain(region: Collection[ex.Expr]) -> bool:
     """Whether all that a region reads and gives are tensors of known sizes."""
     touched = [*region, *[part for node in region for part in operands(node)]]
     return all(
-        isinstance(each, ex.Literal)
-        or (isinstance(of := type_of(each), TensorType) and static_shape(of) is not None)
-        for each in touched
+        isinstance(expr, ex.Literal)
+        or (isinstance(of := type_of(expr), TensorType) and static_shape(of) is not None)
+        for expr in touched
     )

@@ -68,7 +68,7 @@ class Index:
             kids = kids[:MAX_CHILDREN]
         heads: tuple[Key, ...] = (key, *[_head(kid) for kid in kids])
         if (found := self._found.get(heads)) is None:
-            found = tuple(each for each in entries if _fits(self._wanted[each], heads[1:]))
+            found = tuple(entry for entry in entries if _fits(self._wanted[entry], heads[1:]))
             self._found[heads] = found
         return found
 

@@ -109,11 +109,11 @@ class Dataflow:
         """The parents and children of all regions, by the children, wholes before parts."""
         nearest = self._nearest(pattern)
         for node in self.nodes:
-            found = nearest.get(node)
-            if found is None or not matches(pattern.child, node):
+            expr = nearest.get(node)
+            if expr is None or not matches(pattern.child, node):
                 continue
-            if joint(pattern, found, node) is not None:
-                yield found, node
+            if joint(pattern, expr, node) is not None:
+                yield expr, node
 
     def region(self, pattern: Dominator, parent: Expr, child: Expr) -> DominatedRegion:
         """The region between two ends."""
@@ -256,7 +256,7 @@ def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) 
         return None
     filling = ends | {
         "parent": parent,
-        "path": tuple(now(each) for each in region.path),
+        "path": tuple(now(expr) for expr in region.path),
         "child": child,
     }
     if rule.when is not None and not rule.when(PatternMatch(filling)):

@@ -185,12 +185,12 @@ def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Di
 
 def _two_demands(name: str, left: Term, place: Place | None) -> list[Diagnostic]:
     """Holes of one name with different constraints, of which only the first would apply."""
-    for each in pt.alternatives(left):
+    for alternative in pt.alternatives(left):
         first: dict[str, Term] = {}
-        for node in post_order(each):
+        for node in post_order(alternative):
             of: Any = node
             if isinstance(node, pt.Recursive):
-                check_recursions(each, place)
+                check_recursions(alternative, place)
             if type(node).hole and first.setdefault(of.name, node) is not node:
                 message = f"The left side of {name} has two holes {of.name} with different demands."
                 hint = "Make the hole once and use it twice."

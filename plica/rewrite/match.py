@@ -118,7 +118,7 @@ def match(pattern: Term, term: Term) -> PatternMatch | None:
 
 def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
     """A matcher for each alternative, with the head that its terms must have."""
-    return tuple((head(each), _late(each)) for each in pt.alternatives(pattern))
+    return tuple((head(term), _late(term)) for term in pt.alternatives(pattern))
 
 
 def _late(pattern: Term) -> Matcher:
@@ -160,9 +160,9 @@ def no_bool(answer: Term, of: str, place: Place | None = None) -> RuleRefused:
 
 def covered(pattern: Term, term: Term) -> list[Term]:
     """The nodes of `term` that the structure of `pattern` took apart, the root first."""
-    for each in pt.alternatives(pattern):
-        if _whole(each)(term, {}):
-            pairs: list[tuple[Term, Term]] = [(each, term)]
+    for alternative in pt.alternatives(pattern):
+        if _whole(alternative)(term, {}):
+            pairs: list[tuple[Term, Term]] = [(alternative, term)]
             for wanted, found in pairs:
                 if isinstance(wanted, pt.Recursive):
                     inner: Filling = {}
@@ -277,8 +277,8 @@ def _again(name: str) -> Matcher:
 
 def _recursive(pattern: pt.Recursive) -> Matcher:
     steps = pt.alternatives(pattern.step)
-    ends = tuple(each for end in pattern.ends for each in pt.alternatives(end))
-    matchers = [(each, part_matcher(each)) for each in (*steps, *ends)]
+    ends = tuple(alternative for end in pattern.ends for alternative in pt.alternatives(end))
+    matchers = [(term, part_matcher(term)) for term in (*steps, *ends)]
     whole = frozenset[str]().union(*map(pt.hole_names, ends))
     return RecursiveMatcher(pattern.name, matchers, whole, PatternMatch)
 

@@ -29,8 +29,8 @@ def cheapest(
     for side in sides[1:]:
         inside = _around(nets, {each for each in fixed if fixed[each] == side}, fixed)
         result.update({each: side for each in inside if each not in result})
-    for each in things:
-        result.setdefault(each, default)
+    for thing in things:
+        result.setdefault(thing, default)
     result.update(fixed)
     return result
 
@@ -51,12 +51,12 @@ def _around(
         for each in dict.fromkeys(net):
             graph.edge(number[each], enter, len(nets))
             graph.edge(leave, number[each], len(nets))
-    begin = [number[each] for each in things if each in sources]
-    end = {number[each] for each in things if each in fixed and each not in sources}
+    begin = [number[thing] for thing in things if thing in sources]
+    end = {number[thing] for thing in things if thing in fixed and thing not in sources}
     while graph.flow(begin, end):
         pass
     level = graph.levels(begin)
-    return [each for each in things if level[number[each]] >= 0]
+    return [thing for thing in things if level[number[thing]] >= 0]
 
 
 class FlowNetwork:

@@ -132,7 +132,7 @@ def _stop_apply(
     here = path or ("the head",)
     if not isinstance(value, Apply) or value.op != pattern.op:
         return 0, here, pattern.op, _show(value)
-    fixed = [each for each in pattern.args if not isinstance(each, pt.Rest)]
+    fixed = [expr for expr in pattern.args if not isinstance(expr, pt.Rest)]
     wanted, found = len(fixed), len(value.args)
     if found < wanted or (found > wanted and wanted == len(pattern.args)):
         return 1, (*path, pattern.op), f"{wanted} arguments", str(found)

@@ -79,7 +79,7 @@ class _Uses:
 
     def groups(self, way: Outputs) -> Iterator[tuple[Expr, ...]]:
         """The groups that one alternative of a pattern matches, parts before wholes."""
-        matchers = [part_matcher(each) for each in way.patterns]
+        matchers = [part_matcher(pattern) for pattern in way.patterns]
         edges = [edge(way.patterns, at) for at in range(1, len(matchers))]
         for first in self.nodes:
             filling: Filling = {}
@@ -112,14 +112,14 @@ class _Uses:
         walk."""
         found = {node: None}
         for _ in range(depth):
-            found = dict.fromkeys(user for each in found for user in self.users[each])
+            found = dict.fromkeys(user for expr in found for user in self.users[expr])
         return sorted(found, key=self.at.__getitem__)
 
     def _is_group(self, way: Outputs, chosen: tuple[Expr, ...]) -> bool:
         scopes = self.scopes.get(chosen[0])
-        if any(self.scopes.get(each) != scopes for each in chosen[1:]):
+        if any(self.scopes.get(expr) != scopes for expr in chosen[1:]):
             return False
-        if len({frozenset(free_vars(each) - self.outer) for each in chosen}) > 1:
+        if len({frozenset(free_vars(expr) - self.outer) for expr in chosen}) > 1:
             return False  # under different binders
         inside = {
             node
@@ -131,7 +131,7 @@ class _Uses:
                 for node in _standing(alone, pattern, term):
                     if not inside.issuperset(self.users[node]):
                         return False
-        return not any(self.below(operands(each)) & set(chosen) for each in chosen)
+        return not any(self.below(operands(expr)) & set(chosen) for expr in chosen)
 
     def below(self, roots: tuple[Expr, ...]) -> set[Expr]:
         """All that some expressions are made of, themselves included."""
@@ -196,10 +196,10 @@ def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[De
                         become[old] = DerivationStep(rule, old, new, (at,), sweep, site)
     if not become:
         return child, []
-    made = rebuild_top_down(
+    term = rebuild_top_down(
         lambda node: become[node].after if node in become else node, lambda _old, _new: None, child
     )
-    return made, list(become.values())
+    return term, list(become.values())
 
 
 def _parts(rule: Rule, matcher: Matcher, group: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
@@ -230,10 +230,10 @@ def outputs(*patterns: Any, sole: Any = ()) -> Any:
     `sole` is a part of the patterns, or several, that nothing but the matched terms uses.
     """
     alone = tuple(sole) if isinstance(sole, tuple | list) else (sole,)
-    if len(patterns) < 2 or not all(_has_structure(each) for each in patterns):
+    if len(patterns) < 2 or not all(_has_structure(pattern) for pattern in patterns):
         found = ", ".join(map(repr, patterns))
         raise _refused("Several outputs are two patterns or more.", "operators around holes", found)
-    parts = {node for each in patterns for node in post_order(each)}
+    parts = {node for pattern in patterns for node in post_order(pattern)}
     for each in alone:
         if each not in parts or each in patterns or len(alternatives(each)) > 1:
             message = "What is to be used by nothing else must be a part of the outputs."
@@ -276,7 +276,7 @@ def _depths(pattern: Term) -> dict[str, int]:
 
 def edge(patterns: tuple[Term, ...], at: int) -> tuple[str, int] | None:
     """A hole that an output shares with an earlier one, and its depth below the output."""
-    before = {name for each in patterns[:at] for name in _depths(each)}
+    before = {name for pattern in patterns[:at] for name in _depths(pattern)}
     shared = [(depth, name) for name, depth in _depths(patterns[at]).items() if name in before]
     return None if not shared else (min(shared)[1], min(shared)[0])
 

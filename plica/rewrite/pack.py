@@ -120,8 +120,8 @@ def pack(
             Diagnostic("bad-rule", message, None, "a text such as '1'", repr(version), hint)
         )
     flat: list[Rule] = []
-    for each in rules:
-        flat.extend([each] if isinstance(each, Rule) else as_rules(each))
+    for rule in rules:
+        flat.extend([rule] if isinstance(rule, Rule) else as_rules(rule))
     return Pack(name, tuple(flat), version, doc, whole, asked)
 
 
@@ -174,7 +174,7 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
         for kid in dict.fromkeys(node._children):
             users.setdefault(kid, []).append(node)
     whole, asked = pack.whole, pack.asked
-    shared = [each for each in users.items() if len(each[1]) > 1 and whole is not None]
+    shared = [item for item in users.items() if len(item[1]) > 1 and whole is not None]
     kept = [node for node, using in shared if whole is not None and whole(node, using)]
     still = [node for node in users if asked is not None and asked(node, users)]
     return rewrite_with(term, pack.index, whole=kept, asked=still)

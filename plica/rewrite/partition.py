@@ -100,7 +100,7 @@ def _regions(
     for node in dataflow.nodes:
         if node not in taken and matches(pattern, node):
             region = frozenset(_plain(covered(pattern, node)))
-            if all(_stays_inside(dataflow, each, node, region) for each in region):
+            if all(_stays_inside(dataflow, expr, node, region) for expr in region):
                 yield node, region
 
 
@@ -170,8 +170,8 @@ class _Cutter:
                 inputs.append(node)
         params = tuple(each for node in inputs if isinstance(each := become[node], ex.Var))
         attrs = ((COMPOSITE, self.name),)
-        made = ex.Function((), (), params, type_of(root), become[root], attrs)
-        return ex.Call(made, tuple([self.memo[node] for node in inputs]))
+        function = ex.Function((), (), params, type_of(root), become[root], attrs)
+        return ex.Call(function, tuple([self.memo[node] for node in inputs]))
 
 
 def _inside(root: ex.Expr) -> list[ex.Expr]:
@@ -203,10 +203,10 @@ def _written_out(node: ex.Expr, name: str | None) -> ex.Expr:
     function = node.callee
     assert isinstance(function, ex.Function)
     become: dict[ex.Expr, ex.Expr] = dict(zip(function.params, node.args, strict=True))
-    for each in _inside(function.body):  # composites in it are closed: nothing to replace there
-        if each not in become:
-            parts = tuple([become[part] for part in opened(each)])
-            become[each] = with_operands(each, parts) if parts else each
+    for expr in _inside(function.body):  # composites in it are closed: nothing to replace there
+        if expr not in become:
+            parts = tuple([become[part] for part in opened(expr)])
+            become[expr] = with_operands(expr, parts) if parts else expr
     return become[function.body]
 
 

@@ -174,7 +174,7 @@ def _sizes(name: str, shape: Any) -> tuple[int | None, ...] | None:  # Any: what
     if shape is None:
         return None
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    wrong = [each for each in sizes if each is not None and not _is_size(each)]
+    wrong = [size for size in sizes if size is not None and not _is_size(size)]
     _demand(name, "the shape", wrong if isinstance(shape, Iterable) else [shape], "(2, None)")
     return sizes
 

@@ -87,7 +87,7 @@ def _wrong(made: pt.Recursive, again: pt.Again) -> Iterator[RuleRefused]:
         yield _refused(name, "ends", "an alternative without again, or ends=", "none", hint)
     if any(isinstance(node, pt.Again) and node is not again for node in pt.once(made.step)):
         yield _refused(name, "says again of itself only", f"the again of {name}", "that of another")
-    if any(type(node).binds for each in (made.step, *made.ends) for node in post_order(each)):
+    if any(type(node).binds for term in (made.step, *made.ends) for node in post_order(term)):
         yield _refused(name, "binds no variables", "operators around holes", "a let or a function")
     twice = pt.hole_names(made.step) & frozenset[str]().union(*map(pt.hole_names, made.ends))
     if twice - {name}:

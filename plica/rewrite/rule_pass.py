@@ -58,7 +58,7 @@ class Rules:
                 found = (self.given,)
             case choose:
                 found = choose(setting)
-        return tuple([each.within(setting.contract) for each in found])
+        return tuple([pack.within(setting.contract) for pack in found])
 
     def __call__(self, history: History, setting: Setting) -> History:
         """The history after the packs; types are found after each, since the next may ask."""

@@ -153,13 +153,13 @@ class _Source(io.RawIOBase):
 
 def unpack(data: bytes) -> dict[str, bytes]:
     """The members of an archive, after its digest was checked."""
-    found = _seal(data)
-    body = memoryview(data)[: len(data) - (found.end() - found.start())]
-    digest, expected = hashlib.sha256(body).hexdigest(), found[2].decode()
+    match = _seal(data)
+    body = memoryview(data)[: len(data) - (match.end() - match.start())]
+    digest, expected = hashlib.sha256(body).hexdigest(), match[2].decode()
     if digest != expected:
         message = "The artefact is damaged: its digest is another."
         raise damaged(message, f"sha256:{digest}", f"sha256:{expected}")
-    check_format(int(found[1]))
+    check_format(int(match[1]))
     return _members(data)
 
 
@@ -195,17 +195,17 @@ def member_views(data: Piece) -> dict[str, memoryview]:
 
 def is_sealed(data: bytes) -> bool:
     """Whether something ends as an artefact does."""
-    found = _SEAL.search(data[-_TAIL:])
-    return found is not None and found.end() == len(data[-_TAIL:])
+    match = _SEAL.search(data[-_TAIL:])
+    return match is not None and match.end() == len(data[-_TAIL:])
 
 
 def _seal(data: Piece) -> re.Match[bytes]:
     tail = bytes(data[-_TAIL:])
-    found = _SEAL.search(tail)
-    if found is None or found.end() != len(tail):
+    match = _SEAL.search(tail)
+    if match is None or match.end() != len(tail):
         message = "The file is no artefact of Plica, or its end is missing."
         raise damaged(message, f"{len(data)} bytes without a seal", "a seal at the end of the file")
-    return found
+    return match
 
 
 def check_format(number: int, newest: int = FORMAT) -> None:
@@ -231,11 +231,11 @@ def _members(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BufferedReader(_Source(data))) as archive:
             infos = archive.infolist()
             if len(infos) > _MAX_MEMBERS or any(
-                each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data)
-                for each in infos
+                zip_info.compress_type != zipfile.ZIP_STORED or zip_info.file_size > len(data)
+                for zip_info in infos
             ):
                 raise damaged("The artefact has members that no artefact has.")
-            members = {each.filename: archive.read(each) for each in infos}
+            members = {zip_info.filename: archive.read(zip_info) for zip_info in infos}
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
         raise damaged("The artefact is no readable zip file.", str(error)) from error
     if len(members) != len(infos):

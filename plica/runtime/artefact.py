@@ -186,7 +186,7 @@ def member_pieces(
         "interface": interface.to_data(of.interface),
         "workspace": of.workspace,
         "sources": list(of.sources),
-        "launches": [[each.kernel, each.operations, each.bytes] for each in of.launches],
+        "launches": [[launch.kernel, launch.operations, launch.bytes] for launch in of.launches],
         "constants": places,
         "plan": [
             [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
@@ -199,8 +199,8 @@ def member_pieces(
 
 def _digest(parts: Sequence[Piece]) -> str:
     whole = hashlib.sha256()
-    for each in parts:
-        whole.update(each)
+    for part in parts:
+        whole.update(part)
     return whole.hexdigest()
 
 
@@ -245,7 +245,7 @@ def from_members(
         _unpacked(members.get("params.bin", b""), places),
         workspace,
         _texts(sources),
-        tuple([_launched(each) for each in launches]),
+        tuple([_launched(launch) for launch in launches]),
         tuple([_tenant(each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(_texts_of(members))),
@@ -265,11 +265,11 @@ def _packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:
     places = []
     parts: list[Piece] = []
     end = 0
-    for each in constants:
+    for constant in constants:
         start = -(-end // ALIGNMENT) * ALIGNMENT
-        parts += [bytes(start - end), each.data]
-        end = start + each.nbytes
-        places.append([start, each.nbytes])
+        parts += [bytes(start - end), constant.data]
+        end = start + constant.nbytes
+        places.append([start, constant.nbytes])
     return parts, places
 
 

@@ -187,10 +187,10 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
     dims = [name for name, _, _ in c_dims(artefact)]
     starts = []
     end = 0
-    for each in artefact.constants:
+    for constant in artefact.constants:
         start = -(-end // ALIGNMENT) * ALIGNMENT
         starts.append(f"(void *)(plica_params + {start})")
-        end = start + each.nbytes
+        end = start + constant.nbytes
     threads = (
         [f"    {USE}(count > 1 ? {MAKE}(count) : 0);"]
         if _has_pool(artefact.objects)
@@ -350,12 +350,12 @@ def c_dims(artefact: Artefact) -> list[tuple[str, int, int | None]]:
     ranges = {name: (least, most) for name, least, most in artefact.interface.ranges}
     taken = {*WORDS, *_OWN, *(name for name, _ in _named(artefact))}
     found: list[tuple[str, int, int | None]] = []
-    for each in dims_of(artefact.interface):
-        name = identifier(each.name)
+    for dim in dims_of(artefact.interface):
+        name = identifier(dim.name)
         while name in taken:
             name = f"dim_{name}"
         taken.add(name)
-        found.append((name, *ranges.get(each.name, (0, None))))
+        found.append((name, *ranges.get(dim.name, (0, None))))
     return found
 
 

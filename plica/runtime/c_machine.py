@@ -43,7 +43,7 @@ _BITS: Final[dict[str, dict[str, tuple[str, int]]]] = {
 
 def machine_check(architecture: str, features: Sequence[str]) -> tuple[str, str]:
     """Lines of C to begin with, and the condition that a machine has the features."""
-    wanted = [each[1:] for each in features if each.startswith("+")]
+    wanted = [feature[1:] for feature in features if feature.startswith("+")]
     if architecture == "x86_64":
         asked = [f'__builtin_cpu_supports("{each}")' for each in wanted if each in _X86]
         return "", " && ".join(asked) or "1"

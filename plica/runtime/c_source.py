@@ -57,11 +57,11 @@ def source_files(artefact: Artefact, word: str, header: str) -> tuple[str, str]:
     entry = f"{word}_main"
     constants = [
         line
-        for number, each in enumerate(artefact.constants)
-        for line in _constant(f"{word}_c{number}", each.tobytes())
+        for number, constant in enumerate(artefact.constants)
+        for line in _constant(f"{word}_c{number}", constant.tobytes())
     ]
     names, params = c_parameters(artefact)
-    places = [f"(void *){each}" for each in names]
+    places = [f"(void *){name}" for name in names]
     places += [f"(void *){word}_c{number}.bytes" for number in range(len(artefact.constants))]
     lines = [
         f"/* Compile with {FLAGS}.",

@@ -41,9 +41,9 @@ class CrossTools:
     def unknown(self, features: Sequence[str]) -> list[str]:
         """Those of some features that QEMU does not have."""
         return [
-            each[1:]
-            for each in features
-            if each.startswith("+") and each[1:].startswith(self.lacks)
+            feature[1:]
+            for feature in features
+            if feature.startswith("+") and feature[1:].startswith(self.lacks)
         ]
 
 

@@ -140,7 +140,7 @@ class _Checker:
         for number, (pieces, kids, variable) in enumerate(self.of["nodes"]):
             if not all(type(kid) is int and 0 <= kid < number for kid in kids):
                 raise _Damaged(f"Node {number} has children that do not come before it.")
-            if len(pieces) != len(kids) + 1 or not all(isinstance(each, str) for each in pieces):
+            if len(pieces) != len(kids) + 1 or not all(isinstance(piece, str) for piece in pieces):
                 raise _Damaged(f"Node {number} has text that does not fit its children.")
             if variable not in (0, 1):
                 raise _Damaged(f"Node {number} is neither a variable nor none.")
@@ -282,8 +282,8 @@ class _Checker:
         (node,) = value[1]
         text = "".join(self.terms.nodes[node][0])
         same = re.fullmatch(r"Literal\((.*)\)", text)
-        found = same or _SCALAR.fullmatch(text)
-        if found is None or not _is_number(found[1], number):
+        match = same or _SCALAR.fullmatch(text)
+        if match is None or not _is_number(match[1], number):
             raise _Damaged(f"A number {number} stands for {text[:40]}.")
 
     def _spliced(self, pieces: Json, kids: list[Value]) -> Value:

@@ -98,7 +98,7 @@ ROWS: Final = (
     Element("i2",         "int",   2, "int2",            None, extended=True),
 )
 # fmt: on
-ELEMENTS: Final = {each.name: each for each in ROWS}  # the rows by name
+ELEMENTS: Final = {row.name: row for row in ROWS}  # the rows by name
 
 
 def wrong_element(

@@ -124,14 +124,14 @@ class PlicaError(Exception):
         )
 
     def __str__(self) -> str:
-        shown = [str(each) for each in self.diagnostics]
+        shown = [str(diagnostic) for diagnostic in self.diagnostics]
         return shown[0] if len(shown) == 1 else "\n".join((f"{len(shown)} errors:", *shown))
 
     def to_data(self) -> dict[str, object]:
         """Plain data: the kind of error and its diagnostics."""
         return {
             "error": type(self).__name__,
-            "diagnostics": [each.to_data() for each in self.diagnostics],
+            "diagnostics": [diagnostic.to_data() for diagnostic in self.diagnostics],
         }
 
 

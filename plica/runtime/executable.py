@@ -109,7 +109,7 @@ class Executable:
         self._threads = threads
         self._keep = keep  # the machine code lives as long as this object
         self._free: list[Workspace] = []  # no call is using them
-        self._addresses = [address_of(each) for each in self._constants]
+        self._addresses = [address_of(constant) for constant in self._constants]
         count = len(interface.inputs) + len(interface.outputs)
         self._enter = entering(count)
         self._with_table = partial(with_table, count, self._addresses)
@@ -243,7 +243,7 @@ class Executable:
         """Which kernels have a tuned schedule and which the default, and why; a table."""
         if "tuning" in self._texts:
             return self.source("tuning")
-        counts = Counter(each.kernel for each in self.artefact.launches)
+        counts = Counter(launch.kernel for launch in self.artefact.launches)
         wide = max([6, *map(len, counts)])
         lines = [f"{'kernel':{wide}}  times  schedule  why"]
         for name, times in counts.items():
@@ -324,7 +324,7 @@ class Executable:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
-        addresses = [address_of(each) for each in arrays]
+        addresses = [address_of(array) for array in arrays]
         outputs = self._outputs_for(self._placing, arrays, addresses, args, named)
         self.run(addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
@@ -379,15 +379,15 @@ class Executable:
 
     def _new_workspace(self) -> Workspace:
         try:
-            made = np.empty(self._size + _ALIGNMENT, np.uint8)
+            array = np.empty(self._size + _ALIGNMENT, np.uint8)
         except MemoryError:
             message = "There is not enough memory for what the model computes on the way."
             hint = "Compile the model for smaller sizes, or a smaller batch."
             need = f"{self._size} bytes"
             wrong = Diagnostic("no-memory", message, None, need, repr(self), hint)
             raise EvaluationError(wrong) from None
-        start = -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT
-        return self._with_table(made, start)
+        start = -(-address_of(array) // _ALIGNMENT) * _ALIGNMENT
+        return self._with_table(array, start)
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
@@ -423,8 +423,8 @@ class Executable:
         if not (donated := self._interface.donated):
             outputs = []
             for place in placing:
-                made, address = place()
-                outputs.append(made)
+                array, address = place()
+                outputs.append(array)
                 addresses.append(address)
             return outputs
         names = [name for name, _ in self._interface.params]
@@ -432,7 +432,7 @@ class Executable:
         check_donated(self._interface, arrays, values)
         over = {new: arrays[old] for old, new in donated}
         outputs = [over[at] if at in over else place()[0] for at, place in enumerate(placing)]
-        addresses += [address_of(each) for each in outputs]
+        addresses += [address_of(output) for output in outputs]
         return outputs
 
     def _take(

@@ -98,8 +98,8 @@ def export(
 
 def _linked(library: str) -> str:
     """A library as a linker argument: a file by path, others by name."""
-    found = Path(library)
-    return str(found.resolve()) if found.is_file() else f"-l:{library}"
+    path = Path(library)
+    return str(path.resolve()) if path.is_file() else f"-l:{library}"
 
 
 def _check_system(artefact: Artefact) -> None:

@@ -55,8 +55,8 @@ class _Carried:
     ) -> bool:
         if error is not None:
             _RAISED.error = _RAISED.error or error
-            for each in self.written:
-                each[...] = 0  # the code goes on until it comes back, with numbers that are there
+            for array in self.written:
+                array[...] = 0  # the code goes on until it comes back, with numbers that are there
         return True
 
 
@@ -84,15 +84,15 @@ class ExternCallback:
     def _run(self, *given: int) -> None:
         pointers, dims = given[: len(self._dtypes)], given[len(self._dtypes) :]
         triples = zip(pointers, self._shapes(dims), self._dtypes, strict=True)
-        arrays = [_array(*each) for each in triples]
+        arrays = [_array(*triple) for triple in triples]
         written = arrays[self._inputs :]
         if _RAISED.error is not None:
-            for each in written:
-                each[...] = 0
+            for array in written:
+                array[...] = 0
             return
         with _Carried(written):
             # Copies, because the function may keep its arguments.
-            result = self._call(tuple([each.copy() for each in arrays[: self._inputs]]))
+            result = self._call(tuple([array.copy() for array in arrays[: self._inputs]]))
             results = result if isinstance(result, tuple) else (result,)
             for target, value in zip(written, results, strict=True):
                 target[...] = value
@@ -104,8 +104,8 @@ def _array(address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     if not size or address is None:
         return np.zeros(shape, dtype)
     memory: Any = (ctypes.c_char * size).from_address(address)  # a buffer, to numpy's types none
-    found: Array = np.frombuffer(memory, dtype).reshape(shape)
-    return found
+    array: Array = np.frombuffer(memory, dtype).reshape(shape)
+    return array
 
 
 ExternSource: TypeAlias = "str | os.PathLike[str] | ExternCallback"

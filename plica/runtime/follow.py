@@ -35,7 +35,7 @@ def derivation_problems(record: CompilationRecord) -> Iterator[str]:
         yield "The derivation does not say where it starts, or where it ends."
     if strictness(record.contract) > strictness(record.asked):
         yield f"The contract asked for, {record.asked!r}, does not allow {record.contract!r}."
-    rules = {each.name: each for each in record.rules}
+    rules = {used.name: used for used in record.rules}
     if len(rules) != len(record.rules):
         yield "Two rules of the derivation have one name."
     for rule in record.rules:
@@ -43,7 +43,7 @@ def derivation_problems(record: CompilationRecord) -> Iterator[str]:
             yield f"The derivation does not say what the rule {rule.name} is."
     for number, step in enumerate(record.steps):
         yield from _step_problems(number, step, rules, record.contract)
-    if unused := {each.name for each in record.rules} - {step[0] for step in record.steps}:
+    if unused := {used.name for used in record.rules} - {step[0] for step in record.steps}:
         yield f"The derivation names a rule that no step uses: {min(unused)}."
     yield from _chain_problems(record, rules)
 
@@ -92,5 +92,5 @@ def strictness(contract: str) -> tuple[int, float]:
     """
     if contract in CONTRACTS:
         return CONTRACTS.index(contract), 0.0
-    found = re.fullmatch(r"approx\((?:rel=)?([0-9.e+-]+)\)", contract)
-    return (len(CONTRACTS), float(found[1])) if found else (len(CONTRACTS) + 1, 0.0)
+    match = re.fullmatch(r"approx\((?:rel=)?([0-9.e+-]+)\)", contract)
+    return (len(CONTRACTS), float(match[1])) if match else (len(CONTRACTS) + 1, 0.0)

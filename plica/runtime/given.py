@@ -100,7 +100,7 @@ def contradicted_dims(ports: Sequence[Port], arrays: Sequence[Array]) -> dict[st
 
 def check_donated(of: Interface, arrays: Sequence[Array], values: Sequence[object]) -> None:
     """Refuses donated inputs that cannot be overwritten; `values` are the caller's objects."""
-    own, shared = {id(each) for each in values}, _shared(of, arrays)
+    own, shared = {id(value) for value in values}, _shared(of, arrays)
     wrong: list[Diagnostic] = []
     for old, _ in of.donated:
         port, array = of.inputs[old], arrays[old]
@@ -124,7 +124,7 @@ def _shared(of: Interface, arrays: Sequence[Array]) -> set[int]:
 
     A model has hundreds of inputs, and a step of it may take less than to look at every pair.
     """
-    spans = sorted((address_of(each), each.nbytes, at) for at, each in enumerate(arrays))
+    spans = sorted((address_of(array), array.nbytes, at) for at, array in enumerate(arrays))
     given, found, end = {old for old, _ in of.donated}, set[int](), 0
     for (start, size, at), (after, _, _) in pairwise((*spans, (1 << 64, 0, 0))):
         if size and at in given and (start < end or after < start + size):

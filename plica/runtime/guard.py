@@ -61,7 +61,7 @@ class Guarded:
 
     def is_intact(self) -> bool:
         """Whether the memory around the array is unchanged."""
-        return all(bool((each == PATTERN).all()) for each in self._around)
+        return all(bool((array == PATTERN).all()) for array in self._around)
 
 
 def can_guard() -> bool:

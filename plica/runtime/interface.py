@@ -80,9 +80,9 @@ def from_data(given: object) -> Interface:
             **more,
         }:
             ports = tuple([_port(each) for each in inputs])
-            results = tuple([_port(each) for each in outputs])
+            results = tuple([_port(output) for output in outputs])
             return Interface(
-                tuple([_param(each, len(ports)) for each in params]),
+                tuple([_param(param, len(ports)) for param in params]),
                 ports,
                 results,
                 single,
@@ -128,8 +128,8 @@ def _range(given: object) -> tuple[str, int, int | None]:
 
 def _needs(given: object) -> tuple[str, ...]:
     match given:
-        case [*needs] if all(isinstance(each, str) for each in needs):
-            return tuple([str(each) for each in needs])
+        case [*needs] if all(isinstance(need, str) for need in needs):
+            return tuple([str(need) for need in needs])
         case _:
             raise damaged("What the artefact asks of open sizes is damaged.", repr(given)[:80])
 

@@ -81,7 +81,7 @@ def _loaded(
         return on_device(accelerated(members), executable, threads)
     if is_staged(members):
         interface, program, parts, driver = staged_from_members(members)
-        segments = [executable(artefacts.from_members(each), threads) for each in parts]
+        segments = [executable(artefacts.from_members(part), threads) for part in parts]
         return StagedExecutable(interface, program, segments, driver)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)

@@ -136,9 +136,9 @@ def from_text(text: str) -> MachineDescription:
         return MachineDescription(
             name,
             vector,
-            tuple([_size(each) for each in caches]),
+            tuple([_size(cache) for cache in caches]),
             CycleRates(**{str(key): _rate(value) for key, value in rates.items()}),
-            tuple([_width(each) for each in widths]),
+            tuple([_width(width) for width in widths]),
         )
     except (ValueError, OverflowError) as error:
         raise refused_description("A figure of a machine is a number above 0.", text) from error
@@ -213,7 +213,7 @@ def processor_facts() -> tuple[str, ...]:
         block = _PROCESSOR.read_text(encoding="ascii", errors="replace").partition("\n\n")[0]
         told += [line for line in block.splitlines() if line.partition("\t")[0] in TELLING]
     sizes = sorted(_CACHES.glob("index*/size"))
-    return (*told, *[f"{each} {each.read_text()}" for each in sizes])
+    return (*told, *[f"{size} {size.read_text()}" for size in sizes])
 
 
 def stored_description() -> MachineDescription | None:

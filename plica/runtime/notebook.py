@@ -28,10 +28,10 @@ class ShownAsText:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows of texts under a head."""
-    lines = [_row("th", head), *[_row("td", each) for each in rows]]
+    lines = [_row("th", head), *[_row("td", row) for row in rows]]
     return f"<table>{''.join(lines)}</table>"
 
 
 def _row(kind: str, cells: Sequence[str]) -> str:
-    inside = "".join(f"<{kind}>{escape(each, quote=False)}</{kind}>" for each in cells)
+    inside = "".join(f"<{kind}>{escape(cell, quote=False)}</{kind}>" for cell in cells)
     return f"<tr>{inside}</tr>"

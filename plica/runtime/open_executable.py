@@ -104,11 +104,11 @@ class OpenExecutable(Executable):
         """
         arrays = self._arrays(args, named)
         shapes = tuple([each.shape for each in arrays])
-        made = self.others().at(*args, **named)
-        self._special[shapes] = made
+        executable = self.others().at(*args, **named)
+        self._special[shapes] = executable
         while len(self._special) > MAX_SPECIAL_CODES:
             self._special.popitem(last=False)
-        return made
+        return executable
 
     def others(self) -> Executable:
         """What makes code for one size only."""
@@ -121,7 +121,7 @@ class OpenExecutable(Executable):
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of the open sizes."""
-        return tuple([each.name for each in self._dims])
+        return tuple([dim.name for dim in self._dims])
 
     def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
@@ -182,7 +182,7 @@ class OpenExecutable(Executable):
 
     def _sized(self, shapes: Shapes) -> Sized:
         """The sizes derived from input shapes; refuses contradictions."""
-        dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
+        dims = array("q", [shapes[dim.port][dim.axis] for dim in self._dims])
         self._check_ranges(dims)
         interface, found = self._interface, self._asked(dims)
         workspace, at = found[0], 1
@@ -229,10 +229,10 @@ class OpenExecutable(Executable):
             dict(zip(self.dims, dims, strict=True)),
         )
         needs = self._interface.needs
-        broken = [each for each in needs if holds(each, sizes) is False] or [*needs]
+        broken = [need for need in needs if holds(need, sizes) is False] or [*needs]
         expected = ", ".join([*broken[:MAX_NEEDS_SHOWN], *["…"] * (len(broken) > MAX_NEEDS_SHOWN)])
         words = {word for each in broken for word in re.findall(r"\w+", each)}
-        named = [each for each in self.dims if each in words] or [*self.dims]
+        named = [dim for dim in self.dims if dim in words] or [*self.dims]
         hint = f"Give other sizes for {', '.join(named)}."
         return Diagnostic(
             "input-shape", message, None,
@@ -242,8 +242,8 @@ class OpenExecutable(Executable):
 
     def _check_ranges(self, dims: array[int]) -> None:
         wrong = []
-        for each, size in zip(self._dims, dims, strict=True):
-            reason = out_of_range(each.name, size, *self._ranges.get(each.name, (0, None)))
+        for dim, size in zip(self._dims, dims, strict=True):
+            reason = out_of_range(dim.name, size, *self._ranges.get(dim.name, (0, None)))
             wrong += [] if reason is None else [reason]
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
@@ -252,9 +252,9 @@ class OpenExecutable(Executable):
         """The values of dims, all or some, and the inputs that determine them."""
         inputs = self._interface.inputs
         return ", ".join(
-            f"{each.name} is {size} (axis {each.axis} of {inputs[each.port].name!r})"
-            for each, size in zip(self._dims, dims, strict=True)
-            if named is None or each.name in named
+            f"{dim.name} is {size} (axis {dim.axis} of {inputs[dim.port].name!r})"
+            for dim, size in zip(self._dims, dims, strict=True)
+            if named is None or dim.name in named
         )
 
     def _no_memory(self, expected: str, dims: Sequence[int]) -> EvaluationError:

@@ -443,10 +443,10 @@ EXPECTED: Final[dict[Reason, str]] = {
     "meaning": "sizes and values for which every node has a meaning",
 }
 # fmt: on
-SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}
+SIZE_OF: Final[dict[Reason, int]] = {reason: -(1 << 40) - at for at, reason in enumerate(REASONS)}
 """The size that a program computes if there is none, by reason; no real sum of sizes comes
 close."""
-REASON_OF: Final = {size: each for each, size in SIZE_OF.items()}
+REASON_OF: Final = {size: literal_type for literal_type, size in SIZE_OF.items()}
 
 
 def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:

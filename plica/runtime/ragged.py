@@ -153,10 +153,10 @@ def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Arra
         kind = type(items).__name__
         wrong.append(Diagnostic("input-type", message, Place(node=port.name), port.type, kind))
         items = ()
-    for at, each in enumerate(items):
+    for at, item in enumerate(items):
         name = port.name if port.kind == "option" else f"{port.name}[{at}]"
-        shape = tuple(getattr(each, "shape", ())) if port.shape is None else port.shape
-        taken = OpenPort(name, shape, port.dtype, port.numpy).take(each)
+        shape = tuple(getattr(item, "shape", ())) if port.shape is None else port.shape
+        taken = OpenPort(name, shape, port.dtype, port.numpy).take(item)
         if isinstance(taken, Diagnostic):
             wrong.append(taken)
         elif taken.ndim > MAX_RANK:
@@ -167,10 +167,10 @@ def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Arra
         else:
             arrays.append(taken)
     table = np.ones((len(arrays), WIDTH), np.int64)
-    for row, each in zip(table, arrays, strict=True):
-        row[: 1 + each.ndim] = (each.ndim, *each.shape)
+    for row, array in zip(table, arrays, strict=True):
+        row[: 1 + array.ndim] = (array.ndim, *array.shape)
     empty = np.zeros(0, port.numpy)
-    return [np.concatenate([empty, *[each.reshape(-1) for each in arrays]]), table]
+    return [np.concatenate([empty, *[array.reshape(-1) for array in arrays]]), table]
 
 
 # --- as data --------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Arra
 def to_data(ports: Sequence[ListPort]) -> list[list[Any]]:
     """Ports as JSON data."""
     return [
-        [each.name, each.kind, each.dtype, None if each.shape is None else list(each.shape)]
-        for each in ports
+        [port.name, port.kind, port.dtype, None if port.shape is None else list(port.shape)]
+        for port in ports
     ]
 
 

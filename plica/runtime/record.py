@@ -91,7 +91,7 @@ class CompilationRecord:
     lowering: tuple[str, ...] = ()  # the names of the passes between the end of a trace and code
 
     def __str__(self) -> str:
-        kinds = {each.name: each.kind for each in self.rules}
+        kinds = {used.name: used.kind for used in self.rules}
         return steps_text(
             self.contract,
             [
@@ -128,13 +128,13 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
         "contract": of.contract,
         "asked": of.asked,
         "packs": list(of.packs),
-        "stages": [[each.name, each.before, each.after, each.steps] for each in of.stages],
-        "rules": [[each.name, each.kind, each.contract, each.digest] for each in of.rules],
+        "stages": [[stage.name, stage.before, stage.after, stage.steps] for stage in of.stages],
+        "rules": [[rule.name, rule.kind, rule.contract, rule.digest] for rule in of.rules],
         "steps": [list(step) for step in of.steps],
         "kernels": list(of.digests),
         "lowering": list(of.lowering),
     }
-    traces = [[each.kernel, each.before, each.python, each.json] for each in of.traces]
+    traces = [[trace.kernel, trace.before, trace.python, trace.json] for trace in of.traces]
     return {
         "derivation.json": to_json(derivation),
         "traces.json": to_json(traces),
@@ -155,7 +155,7 @@ def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
             "stages": [*stages],
             "rules": [*rules],
             "steps": [*steps],
-        } if all(isinstance(each, str) for each in packs):
+        } if all(isinstance(pack, str) for pack in packs):
             pass
         case _:
             raise damaged("The derivation in the artefact is damaged.")

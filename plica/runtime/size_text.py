@@ -67,7 +67,7 @@ def _number(of: ast.expr, sizes: Mapping[str, int]) -> int:
         case ast.UnaryOp(ast.USub(), inner):
             return -_number(inner, sizes)
         case ast.BoolOp(ast.Or(), parts):
-            return any(_number(each, sizes) for each in parts)
+            return any(_number(part, sizes) for part in parts)
         case ast.BinOp(left, kind, right) | ast.Compare(left, [kind], [right]):
             return _RELATIONS[type(kind)](_number(left, sizes), _number(right, sizes))
         case ast.Call(ast.Name("min" | "max" as name), [left, right], []):

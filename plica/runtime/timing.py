@@ -83,11 +83,11 @@ class CallTiming(ShownAsText):
 
     def __str__(self) -> str:
         every = [self] if self.against is None else [self, self.against]
-        width = max(len(each.name) for each in every)
+        width = max(len(call_timing.name) for call_timing in every)
         lines = [f"{'':{width}}      min     median   spread"]
-        for each in every:
-            times = f"{seconds_text(each.min)}  {seconds_text(each.median)}"
-            lines.append(f"{each.name:{width}}  {times}  {each.spread:7.0%}")
+        for call_timing in every:
+            times = f"{seconds_text(call_timing.min)}  {seconds_text(call_timing.median)}"
+            lines.append(f"{call_timing.name:{width}}  {times}  {call_timing.spread:7.0%}")
         ratio, how = self.ratio, ""
         if self.against is not None and self.warning and self.min and self.against.min:
             ratio, how = self.against.min / self.min, "By the least times "

@@ -182,7 +182,7 @@ def is_offered(artefact: Artefact) -> bool:
     """Whether DLPack has a word for every element type of the interface."""
     interface = artefact.interface
     ports = (*interface.inputs, *interface.outputs)
-    return all(ELEMENTS[each.dtype].dlpack is not None for each in ports)
+    return all(ELEMENTS[port.dtype].dlpack is not None for port in ports)
 
 
 def ffi_text(artefact: Artefact, word: str) -> str:
@@ -190,9 +190,9 @@ def ffi_text(artefact: Artefact, word: str) -> str:
     interface = artefact.interface
     ports = (*interface.inputs, *interface.outputs)
     rows = [
-        f'    {{"{_plain(each.name)}", {len(each.shape)}, '
-        f"{ELEMENTS[each.dtype].dlpack}, {max(8, ELEMENTS[each.dtype].bits)}}},"
-        for each in ports
+        f'    {{"{_plain(port.name)}", {len(port.shape)}, '
+        f"{ELEMENTS[port.dtype].dlpack}, {max(8, ELEMENTS[port.dtype].bits)}}},"
+        for port in ports
     ]
     starts = [f"start_of(given[{at}])" for at in range(len(ports))]
     dims = dims_of(interface)
@@ -204,7 +204,7 @@ def ffi_text(artefact: Artefact, word: str) -> str:
             f"extern int64_t model_sizes({', '.join(['int64_t'] * len(dims))}, int64_t *)\n"
             f'    __asm__("{word}_sizes");\n'
         )
-        read = [f"given[{each.port}]->shape[{each.axis}]" for each in dims]
+        read = [f"given[{dim.port}]->shape[{dim.axis}]" for dim in dims]
         sizes = (
             f"    int64_t sizes[{size_count(artefact)}];\n"
             f"    int64_t bad = model_sizes({', '.join([*read, 'sizes'])});\n"
@@ -214,7 +214,7 @@ def ffi_text(artefact: Artefact, word: str) -> str:
         starts = [*read, *starts]
         assert len(dims) == len(c_dims(artefact))
     else:
-        numbers = [str(size) for each in ports for size in each.shape]
+        numbers = [str(size) for port in ports for size in port.shape]
         sizes = f"    static const int64_t sizes[] = {{{', '.join(['0', *numbers])}}};"
     call = _CALL
     for key, value in {

@@ -98,15 +98,15 @@ def _verified(members: Mapping[str, bytes]) -> Verified:
     if is_dynamic(members):
         return _verified_dynamic(members)
     parts = parts_of(members)
-    records = [each.record() for each in parts]
+    records = [artefact.record() for artefact in parts]
     refuse(
         f"Part {number}: {problem}" if len(parts) > 1 else problem
         for number, (part, record) in enumerate(zip(parts, records, strict=True))
         for problem in _problems(part, record)
     )
     module, programs = _joined([each.module for each in records]), 0
-    target = _joined([str(each.machine) for each in parts])
-    versions = tuple(dict.fromkeys([each for part in parts for each in part.versions]))
+    target = _joined([str(artefact.machine) for artefact in parts])
+    versions = tuple(dict.fromkeys([version for part in parts for version in part.versions]))
     if artefacts.ACCELERATED in members:
         whole = _verified_programs(members)
         module, programs, target = whole.module, len(whole.programs), whole.target
@@ -121,9 +121,9 @@ def _verified(members: Mapping[str, bytes]) -> Verified:
         sum(len(each.steps) for each in records),
         sum(len(each.rules) for each in records),
         sum(len(each.traces) for each in records),
-        sum(len(each.objects) for each in parts) + programs,
+        sum(len(artefact.objects) for artefact in parts) + programs,
         sum(map(len, members.values())),
-        sum(each.workspace for each in parts),
+        sum(artefact.workspace for artefact in parts),
         target,
         versions,
         _joined([each.asked for each in records]),
@@ -183,7 +183,7 @@ def _problems(artefact: artefacts.Artefact, record: CompilationRecord) -> Iterat
 
 def refuse(problems: Iterable[str]) -> None:
     """Raises an ArtefactError with all problems, if there are any."""
-    if wrong := [each for message in problems for each in damaged(message).diagnostics]:
+    if wrong := [diagnostic for message in problems for diagnostic in damaged(message).diagnostics]:
         raise ArtefactError(*wrong)
 
 
@@ -296,7 +296,7 @@ def device_problems(
         return
     sizes = [[port.nbytes for port in ports] for ports in (interface.inputs, interface.outputs)]
     yield from device_step.problems(device, sizes, len(artefact.constants))
-    plan = [(each.offset, each.size) for each in artefact.plan]
+    plan = [(allocation.offset, allocation.size) for allocation in artefact.plan]
     yield from overlaps(device, sizes, plan, artefact.workspace)
     if len(artefact.launches) != len(device.steps):
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
@@ -308,10 +308,10 @@ def _open_problems(artefact: artefacts.Artefact, device: OpenProgram) -> Iterato
     wanted = {"input": len(interface.inputs), "output": len(interface.outputs),
               "constant": len(artefact.constants)}  # fmt: skip
     for space, count in wanted.items():
-        here = sum(each.space == space for each in device.slots)
+        here = sum(slot.space == space for slot in device.slots)
         if here != count:
             yield f"The launches know {here} of {count} tensors of the kind {space}."
-    if device.dims != tuple([each.name for each in dims_of(interface)]):
+    if device.dims != tuple([dim.name for dim in dims_of(interface)]):
         yield "The dims of the launches are not those of the interface."
     if len(artefact.launches) != len(device.steps):
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
@@ -319,16 +319,16 @@ def _open_problems(artefact: artefacts.Artefact, device: OpenProgram) -> Iterato
 
 def _trace_problems(artefact: artefacts.Artefact, record: CompilationRecord) -> Iterator[str]:
     """Kernels without the trace of their schedule, and traces that are none."""
-    known = {each.kernel for each in record.traces}
+    known = {trace.kernel for trace in record.traces}
     if len(known) != len(record.traces):
         yield "Two traces are for one kernel."
-    for name in dict.fromkeys(each.kernel for each in artefact.launches):
+    for name in dict.fromkeys(launch.kernel for launch in artefact.launches):
         if name not in known and (artefact.device is None or name != COPY):
             yield f"There is no trace of the kernel {name}."
-    for each in record.traces:
+    for trace in record.traces:
         try:
-            data = json.loads(each.json)
+            data = json.loads(trace.json)
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            yield f"The trace of the kernel {each.kernel} is damaged."
+            yield f"The trace of the kernel {trace.kernel} is damaged."

@@ -100,9 +100,9 @@ def _splits(step: Step, scene: Scene, origin: Origin) -> Iterator[Candidate]:
     fits = what.exact(scene.loop(what.loop).node, numbers) or not _was_exact(origin)
     if fits:
         yield step, ""
-    plain = not any(isinstance(each, Handle) for each in what.factors)
+    plain = not any(isinstance(factor, Handle) for factor in what.factors)
     if plain and extent is not None and extent > 0 and len(numbers) > 1:
-        inner = tuple(each for each in numbers if each is not None)
+        inner = tuple(number for number in numbers if number is not None)
         if None in numbers:
             at = numbers.index(None)
             sizes = fitted(extent, (1, *inner))[1:]

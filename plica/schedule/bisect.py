@@ -112,11 +112,11 @@ def agree(
     known: dict[Term, int] = {var: given.get(str(var.name), SIZE) for var in before.dims}
     random = np.random.default_rng(seed)
     arrays: list[Array] = []
-    for each in before.params[: before.inputs]:
-        if (shape := shape_of(each.shape, known)) is None:
+    for param in before.params[: before.inputs]:
+        if (shape := shape_of(param.shape, known)) is None:
             message = "The shape of an input does not follow from the sizes that are given."
-            raise InputError(Diagnostic("input-shape", message, found=str(each.name)))
-        arrays.append(random.integers(-4, 5, shape).astype(each.dtype.numpy))
+            raise InputError(Diagnostic("input-shape", message, found=str(param.name)))
+        arrays.append(random.integers(-4, 5, shape).astype(param.dtype.numpy))
     expected = run_unlowered(before, arrays, known)
     try:
         found = run_unlowered(after, arrays, known)

@@ -47,9 +47,9 @@ def _complete_body(block: Block) -> Problem | None:
             return Problem("spatial-only", where, "spatial variables only", found)
     reads, writes = block_boxes(block)
     read = {each.buffer for each in reads}
-    for each in writes:
-        if each.buffer in read:
-            found = f"it reads {each.buffer.name} too"
+    for write in writes:
+        if write.buffer in read:
+            found = f"it reads {write.buffer.name} too"
             return Problem("no-self-read", where, "a block that does not read its output", found)
     return _waits(block) or _distinct(block)
 
@@ -121,18 +121,18 @@ def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
     Its stores update that by one operation, or store to other buffers what reads no other result.
     """
     every = _stores(block.body) or []
-    found = {each.buffer: each.indices for each in every if update(each) is not None}
-    written = {each.buffer for each in every}
-    for each in every:
-        terms = (*each.indices, each.value)
-        if each.buffer in found:
-            taken = update(each)
-            terms = (*each.indices, *([] if taken is None else [taken]))
-            if taken is None or each.indices != found[each.buffer]:
+    found = {store.buffer: store.indices for store in every if update(store) is not None}
+    written = {store.buffer for store in every}
+    for store in every:
+        terms = (*store.indices, store.value)
+        if store.buffer in found:
+            taken = update(store)
+            terms = (*store.indices, *([] if taken is None else [taken]))
+            if taken is None or store.indices != found[store.buffer]:
                 return {}
         read = {load for load in post_order(*terms) if isinstance(load, Load)}
         read = {load for load in read if load.buffer in written}
-        own = set() if each.buffer in found else {Load(b, p) for b, p in found.items()}
+        own = set() if store.buffer in found else {Load(b, p) for b, p in found.items()}
         if not read <= own:
             return {}
     return found if len(every) == len(written) else {}
@@ -141,7 +141,7 @@ def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
 def _stores(of: Stmt) -> list[Store] | None:
     """The stores of a statement that contains nothing else, or None."""
     parts = of.stmts if isinstance(of, Seq) else (of,)
-    found = [each for each in parts if isinstance(each, Store)]
+    found = [part for part in parts if isinstance(part, Store)]
     return found if len(found) == len(parts) else None
 
 
@@ -157,14 +157,14 @@ def _same_element(block: Block) -> Problem | None:
     pairs = zip(block.vars, block.kinds, strict=True)
     reduce = {var for var, kind in pairs if kind == "reduce"}
     touched = inside(block)
-    written = {each.buffer for each in touched if each.written}
-    for each in touched:
-        if each.buffer not in written:
+    written = {access.buffer for access in touched if access.written}
+    for access in touched:
+        if access.buffer not in written:
             continue
-        terms = [*each.starts, *[size for _, size in each.inner], *each.extents]
+        terms = [*access.starts, *[size for _, size in access.inner], *access.extents]
         if any(term is None or not free_vars(term).isdisjoint(reduce) for term in terms):
             expected = "one element for all values of the reduce variables"
-            found = f"an element of {each.buffer.name} that depends on them, or on data"
+            found = f"an element of {access.buffer.name} that depends on them, or on data"
             return Problem("same-element", f"the block {block.label}", expected, found)
     return None
 
@@ -193,9 +193,9 @@ def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
     """The exact boxes that a statement writes, by buffer; None if one may be larger than what is
     written."""
     _, writes = boxes(stmt)
-    if not all(each.exact for each in writes):
+    if not all(write.exact for write in writes):
         return None
-    return {each.buffer: (each.starts, each.extents) for each in writes}
+    return {write.buffer: (write.starts, write.extents) for write in writes}
 
 
 def _distinct(block: Block, carried: frozenset[Buffer] = frozenset()) -> Problem | None:

@@ -102,5 +102,5 @@ def _contexts(access: VerifiedAccess) -> Iterator[Context]:
 
 def counts_narrowly(kernel: Kernel) -> bool:
     """Whether loops count in 32 bits: of such terms nothing is proved."""
-    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
-    return any(dtype_of(each.var) is i32 for each in loops)
+    loops = [statement for statement in statements(kernel.body) if isinstance(statement, For)]
+    return any(dtype_of(loop.var) is i32 for loop in loops)

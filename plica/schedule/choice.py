@@ -60,8 +60,8 @@ def chosen(root: T, ranges: Ranges) -> T:
 def _decided(condition: Scalar, ranges: Ranges) -> bool | None:
     """Whether a condition is true or false on the whole ranges; None if unknown."""
     always = True
-    for each in conjuncts(condition):
-        match each:
+    for conjunct in conjuncts(condition):
+        match conjunct:
             case Lt(left, Lit(int() as stop)) if not free_vars(left).isdisjoint(ranges):
                 low, high = interval(left, ranges, {})
                 holds, fails = high < stop, low >= stop

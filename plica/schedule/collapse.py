@@ -66,19 +66,19 @@ def without_units(of: Stages, free: bool = False) -> Stages:
 
     The runs of a sum depend on its axes, so these stay unless the order of terms is `free`.
     """
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if of.dims or len(every) != len(of.stages) or not all(map(_is_plain, every)):
         return of
-    units = [_units(each, free) for each in every]
-    gone = {each: _gone(each, every, units) for each in (*of.inputs, *of.made)}
+    units = [_units(stage, free) for stage in every]
+    gone = {buffer: _gone(buffer, every, units) for buffer in (*of.inputs, *of.made)}
     if not any(gone.values()) and not any(_terms(*each) for each in zip(every, units, strict=True)):
         return of
-    views = {each: _view(each, at) for each, at in gone.items()}
-    made = [_stage(each, own, gone, views) for each, own in zip(every, units, strict=True)]
+    views = {buffer: _view(buffer, at) for buffer, at in gone.items()}
+    made = [_stage(stage, own, gone, views) for stage, own in zip(every, units, strict=True)]
     return stages(
-        tuple([views[each] for each in of.inputs]),
+        tuple([views[buffer] for buffer in of.inputs]),
         tuple(made),
-        tuple([views[each] for each in of.outputs]),
+        tuple([views[output] for output in of.outputs]),
     )
 
 
@@ -100,9 +100,9 @@ def _units(of: Each, free: bool) -> frozenset[ScalarVar]:
 def _is_plain(of: Each) -> bool:
     """Whether all is read at axes or at fixed places, or nothing is summed."""
     return not reductions(of.value) or all(
-        isinstance(each, ScalarVar) or known(each) is not None
+        isinstance(scalar, ScalarVar) or known(scalar) is not None
         for load in loads(of.value)
-        for each in load.indices
+        for scalar in load.indices
     )
 
 
@@ -113,10 +113,10 @@ def _gone(
     sizes = [known(size) for size in of.shape]
     first = next((at for at, size in enumerate(sizes) if size != 1), len(sizes))
     found = {at for at, size in enumerate(sizes) if size == 1 and at > first and not of.strides}
-    for each, own in zip(every, units, strict=True) if found else ():
-        if each.out is of:
-            found -= {at for at in found if each.axes[at] not in own}
-        for load in loads(each.value):
+    for stage, own in zip(every, units, strict=True) if found else ():
+        if stage.out is of:
+            found -= {at for at in found if stage.axes[at] not in own}
+        for load in loads(stage.value):
             if load.buffer is of:
                 places = {at: load.indices[at] for at in found}
                 found -= {n for n, e in places.items() if e not in own and e is not index(0)}
@@ -125,12 +125,12 @@ def _gone(
 
 def _terms(of: Each, units: frozenset[ScalarVar]) -> bool:
     """Whether a reduction has terms to leave out."""
-    return any(_kept(each, units) != each.axes for each in reductions(of.value))
+    return any(_kept(reduction, units) != reduction.axes for reduction in reductions(of.value))
 
 
 def _kept(of: Reduce, units: frozenset[ScalarVar]) -> tuple[ScalarVar, ...]:
     """The remaining axes of a reduction: at least one."""
-    return tuple([each for each in of.axes if each not in units]) or of.axes[-1:]
+    return tuple([axis for axis in of.axes if axis not in units]) or of.axes[-1:]
 
 
 def _view(of: Buffer, gone: frozenset[int]) -> Buffer:
@@ -185,9 +185,9 @@ def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
     The runs of a sum depend on its axes, so these stay separate unless the order of terms is
     `free`.
     """
-    if (of.dims and not opened) or not all(isinstance(each, Each | Scan) for each in of.stages):
+    if (of.dims and not opened) or not all(isinstance(stage, Each | Scan) for stage in of.stages):
         return of
-    if any(isinstance(each, Scan) for each in of.stages):
+    if any(isinstance(stage, Scan) for stage in of.stages):
         plain = _collapsed(as_elements(of), free)
         return stages(plain.inputs, map(as_scan, plain.stages), plain.outputs)
     return _collapsed(of, free)
@@ -196,19 +196,19 @@ def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
 def _collapsed(of: Stages, free: bool) -> Stages:
     """The same of stages of elements."""
     of = without_units(of, free)
-    every = [each for each in of.stages if isinstance(each, Each)]
-    lengths = [_lengths(each) for each in every]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    lengths = [_lengths(stage) for stage in every]
     if None in lengths:
         return of
-    found = _agreement(of, every, [each or {} for each in lengths], free)
-    if not found.pairs:
+    agreement = _agreement(of, every, [length or {} for length in lengths], free)
+    if not agreement.pairs:
         return of
-    views = {each: found.view(each) for each in (*of.inputs, *of.made)}
-    made = tuple([found.stage(at, each, views) for at, each in enumerate(every)])
+    views = {buffer: agreement.view(buffer) for buffer in (*of.inputs, *of.made)}
+    made = tuple([agreement.stage(at, stage, views) for at, stage in enumerate(every)])
     return stages(
-        tuple([views[each] for each in of.inputs]),
+        tuple([views[buffer] for buffer in of.inputs]),
         made,
-        tuple([views[each] for each in of.outputs]),
+        tuple([views[output] for output in of.outputs]),
     )
 
 
@@ -243,7 +243,7 @@ class _Agreement:
                 case Reduce(combiner, terms, extents, body, runs):
                     together = self.axes(number, terms)
                     size = dict(zip(terms, extents, strict=True))
-                    long = tuple([_product([size[each] for each in few]) for few in together])
+                    long = tuple([_product([size[var] for var in few]) for few in together])
                     axes = tuple([few[0] for few in together])
                     return Reduce(combiner, axes, long, body, runs)
                 case _:
@@ -273,7 +273,7 @@ def _lengths(of: Each) -> Lengths | None:
     found: dict[ScalarVar, Scalar] = {}
     for axes, shape in (
         (of.axes, of.out.shape),
-        *[(each.axes, each.extents) for each in reductions(of.value)],
+        *[(reduction.axes, reduction.extents) for reduction in reductions(of.value)],
     ):
         for axis, size in zip(axes, shape, strict=True):
             if found.setdefault(axis, size) is not size:
@@ -288,22 +288,22 @@ def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths], free: b
     """The most pairs of axes and of dims that agree with one another."""
     pairs = {
         (number, u, v)
-        for number, each in enumerate(every)
-        for axes in _boxes(each, apart=not free)
+        for number, stage in enumerate(every)
+        for axes in _boxes(stage, apart=not free)
         for u, v in pairwise(axes)
-        if not {known(lengths[number][each]) for each in (u, v)} & {0, 1}  # nothing is gained
-        and not _stands_alone(each.value, (u, v))
+        if not {known(lengths[number][var]) for var in (u, v)} & {0, 1}  # nothing is gained
+        and not _stands_alone(stage.value, (u, v))
     }
     places = {
-        (each, at)
-        for each in (*whole.inputs, *whole.made)
-        for at in range(len(each.shape) - 1)
-        if not each.strides
+        (buffer, at)
+        for buffer in (*whole.inputs, *whole.made)
+        for at in range(len(buffer.shape) - 1)
+        if not buffer.strides
     }
     while True:
-        wrong = [each for each in places if not _is_one(each, every, pairs, lengths)]
+        wrong = [place for place in places if not _is_one(place, every, pairs, lengths)]
         places.difference_update(wrong)
-        apart = [each for each in pairs if not _is_together(each, every[each[0]], places)]
+        apart = [pair for pair in pairs if not _is_together(pair, every[pair[0]], places)]
         pairs.difference_update(apart)
         if not wrong and not apart:
             return _Agreement(frozenset(pairs), frozenset(places))
@@ -313,7 +313,7 @@ def _boxes(of: Each, *, apart: bool = False) -> list[tuple[ScalarVar, ...]]:
     """The axes of a stage and those of each of its reductions; with `apart`, without those
     in runs."""
     found = reductions(of.value)
-    return [of.axes, *[each.axes for each in found if not (apart and each.runs)]]
+    return [of.axes, *[reduction.axes for reduction in found if not (apart and reduction.runs)]]
 
 
 def _is_one(place: Place, every: list[Each], pairs: set[Pair], lengths: list[Lengths]) -> bool:
@@ -360,7 +360,7 @@ def _stands_alone(of: Scalar, axes: tuple[ScalarVar, ScalarVar]) -> bool:
             return True
         match node:
             case Load(_, indices):
-                stack.extend([each for each in indices if not isinstance(each, ScalarVar)])
+                stack.extend([scalar for scalar in indices if not isinstance(scalar, ScalarVar)])
             case Reduce():
                 stack.append(node.body)
             case _:

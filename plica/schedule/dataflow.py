@@ -55,7 +55,7 @@ class FlowStage:
     @property
     def inputs(self) -> tuple[Buffer, ...]:
         """What it reads and does not write."""
-        return tuple([each for each in self.reads if each not in self.writes])
+        return tuple([read for read in self.reads if read not in self.writes])
 
 
 @lru_cache(maxsize=512)
@@ -81,7 +81,7 @@ def touched(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     for each in inside(block):
         found[each.written][each.buffer] = None
     for term in (block.predicate, *block.bindings):
-        names = [each for each in free_vars(term) if isinstance(each, Buffer)]
+        names = [var for var in free_vars(term) if isinstance(var, Buffer)]
         found[0].update(dict.fromkeys(sorted(names, key=lambda each: each.name)))
     return tuple(found[0]), tuple(found[1])
 
@@ -158,7 +158,7 @@ def _unsettled_input(
     if not writers:
         return None
     if len(writers) > 1:
-        names = ", ".join(str(each.block.label) for each in writers)
+        names = ", ".join(str(flow_stage.block.label) for flow_stage in writers)
         return Problem("sole-writer", where, f"one writer of {buffer.name}", names)
     (writer,) = writers
     label = writer.block.label

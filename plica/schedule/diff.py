@@ -267,7 +267,7 @@ def _with_moves(a: Trace, b: Trace, pairs: dict[int, int]) -> dict[int, int]:
 
 
 def _renumbered(step: Step, place: dict[int, int]) -> Step | None:
-    known = all(each.step in place for each in handles(step.instruction))
+    known = all(handle.step in place for handle in handles(step.instruction))
     return renumbered(step, place) if known else None
 
 
@@ -286,7 +286,7 @@ def _chosen(difference: Difference, hunks: Collection[int] | None) -> frozenset[
 def described(step: Step) -> str:
     """A step in one line: `split loop 1.0 (None, 4)`."""
     kind, fields = spelled(step.instruction)
-    words = " ".join(shown(each) for each in fields.values())
+    words = " ".join(shown(field) for field in fields.values())
     decision = "" if step.decision is None else f" = {step.decision}"
     return f"{kind} {words}{decision}" if words else f"{kind}{decision}"
 

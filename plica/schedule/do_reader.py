@@ -74,7 +74,7 @@ class _Reader:
             body = body[1:]
         if len(body) == 1 and ast.unparse(body[0]) == "yield from ()":
             return Trace(())
-        return trace_from([self.step(each, number) for number, each in enumerate(body)])
+        return trace_from([self.step(statement, number) for number, statement in enumerate(body)])
 
     def step(self, node: ast.stmt, number: int) -> tuple[Instruction, Decision | None, Place]:
         targets: list[ast.expr] = []
@@ -94,21 +94,21 @@ class _Reader:
         if word == "decided":
             if not arguments or named:
                 self.refuse(value, "decided takes an instruction and its numbers.")
-            decision = tuple(self.integer(each) for each in arguments[1:])
+            decision = tuple(self.integer(argument) for argument in arguments[1:])
             word, arguments, named = self.call(arguments[0])
-        found = self.instruction(value, word, arguments, named)
+        instruction = self.instruction(value, word, arguments, named)
         for target in targets:
             self.bind(target, number)
-        return found, decision, self.place(node)
+        return instruction, decision, self.place(node)
 
     def call(self, node: ast.expr) -> tuple[str, list[ast.expr], dict[str, ast.expr]]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             self.refuse(node, "An instruction is the call of a word.")
         named: dict[str, ast.expr] = {}
-        for each in node.keywords:
-            if each.arg is None or each.arg in named:
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg in named:
                 self.refuse(node, "Arguments are given one by one, each once.")
-            named[each.arg] = each.value
+            named[keyword.arg] = keyword.value
         return node.func.id, list(node.args), named
 
     def instruction(
@@ -139,7 +139,7 @@ class _Reader:
         named: dict[str, ast.expr],
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        values = [self.value(each) for each in arguments]
+        values = [self.value(argument) for argument in arguments]
         for at, (_, field, starred) in enumerate(form):
             if starred:
                 found[field], values = tuple(values[at:]), values[:at]
@@ -190,7 +190,7 @@ class _Reader:
                     self.refuse(node, "A truth value has no sign.")
                 return -number
             case ast.Tuple(elts=parts):
-                return tuple([self.value(each, depth + 1) for each in parts])
+                return tuple([self.value(part, depth + 1) for part in parts])
             case ast.Name(id=name):
                 if name not in self.names:
                     expected = f"one of {', '.join(self.names)}" if self.names else None
@@ -199,8 +199,8 @@ class _Reader:
                     refuse("unbound-name", message, place, expected, name)
                 return self.names[name]
             case ast.Call(func=ast.Name(id="index_map"), args=[ast.Lambda() as of]):
-                if (found := map_of(of)) is not None:
-                    return found
+                if (index_map := map_of(of)) is not None:
+                    return index_map
             case ast.Call(func=ast.Name(id="term"), args=[ast.Constant(value=str(text))]):
                 return encode.from_json(text)
             case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))]):

@@ -173,12 +173,12 @@ def _by_rank(
     """The alternatives by rank: those that state no cycles in the order of their forms, then the
     others, cheapest first. No form is asked before those in front of it were."""
     usable = [
-        each for each in forms if each.contract <= facts.contract and only in (None, each.name)
+        form for form in forms if form.contract <= facts.contract and only in (None, form.name)
     ]
-    for rank in sorted({each.rank for each in usable}):
+    for rank in sorted({form.rank for form in usable}):
         priced: list[Formed] = []
-        for each in [each for each in usable if each.rank == rank]:
-            made = each.reach(of, facts, machine)
+        for form in [each for each in usable if each.rank == rank]:
+            made = form.reach(of, facts, machine)
             if free := [one for one in made if not one.cycles]:
                 yield free
             priced += [one for one in made if one.cycles]

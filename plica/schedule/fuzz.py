@@ -67,7 +67,7 @@ def fuzz(
         finding = trial.run(length, focus)
         tally["taken"].update(step.instruction.kind for step in trial.steps)
         tally["refused"].update(
-            f"{each.kind}: {each.problem.precondition}" for each in trial.refusals
+            f"{refusal.kind}: {refusal.problem.precondition}" for refusal in trial.refusals
         )
         return finding
 
@@ -103,10 +103,10 @@ class _Trial:
             return self.finding(
                 "crash", instruction.kind, crash(error), (), (state.kernel, state.kernel)
             )
-        for each in self.refusals:
-            unsaid = silent(each.problem)
+        for refusal in self.refusals:
+            unsaid = silent(refusal.problem)
             if unsaid is not None:
-                return self.finding("refusal", each.kind, unsaid, (), None)
+                return self.finding("refusal", refusal.kind, unsaid, (), None)
         after = self.after(Trace(self.steps))
         if after is None:
             reason = "a trace that was walked is refused when it is replayed"
@@ -178,7 +178,7 @@ class _Trial:
 
 def numbered(steps: Sequence[Step]) -> tuple[str, ...]:
     """Steps as a finding shows them."""
-    return tuple([f"{at}: {each.instruction!r}" for at, each in enumerate(steps)])
+    return tuple([f"{at}: {step.instruction!r}" for at, step in enumerate(steps)])
 
 
 def blamed(case: KernelCase, trace: Trace) -> TraceFinding | None:
@@ -212,7 +212,7 @@ def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> st
     """How a scheduled kernel differs from the original, or None."""
     if distinct(kernel) is not kernel:
         return "a name is bound twice"
-    loose = [str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer | ScalarVar)]
+    loose = [str(var.name) for var in free_vars(kernel) if isinstance(var, Buffer | ScalarVar)]
     if loose:
         return f"{min(loose)} is bound nowhere"
     sizes: Mapping[Any, int] = case.sizes
@@ -229,8 +229,8 @@ def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> st
 
 def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: KernelCase) -> str:
     """A test that fails as long as two kernels differ: those around the wrong step."""
-    first, second = (str(module({Var(Name("kernel"), None): private(each)})) for each in pair)
-    arrays = "".join(f"        {literal(each)},\n" for each in case.arrays)
+    first, second = (str(module({Var(Name("kernel"), None): private(kernel)})) for kernel in pair)
+    arrays = "".join(f"        {literal(array)},\n" for array in case.arrays)
     sizes = {str(dim.name): size for dim, size in case.sizes.items()}
     return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
 import numpy as np

@@ -66,18 +66,18 @@ def hoist(of: Stages, constant: tuple[bool, ...]) -> Hoisted:
     told = {buffer for buffer, known_now in zip(of.inputs, constant, strict=True) if known_now}
     before: list[Each] = []
     left: list[Stage] = []
-    for each in of.stages:
-        is_memory = isinstance(each, Each) and scope(each.out.scope).reach == "all"
-        read = {e.buffer for e in loads(each)} if is_memory else {None}
-        if isinstance(each, Each) and read and read <= told and each.out is not of.result:
-            before.append(each)
-            told.add(each.out)
+    for stage in of.stages:
+        is_memory = isinstance(stage, Each) and scope(stage.out.scope).reach == "all"
+        read = {e.buffer for e in loads(stage)} if is_memory else {None}
+        if isinstance(stage, Each) and read and read <= told and stage.out is not of.result:
+            before.append(stage)
+            told.add(stage.out)
         else:
-            left.append(each)
+            left.append(stage)
     if not before:
         return Hoisted(of, (), tuple(range(len(of.inputs))), of.inputs)
     touched = {term for each in left for term in free_vars(each)}
-    outputs = [each for each in of.outputs if each not in told]
+    outputs = [output for output in of.outputs if output not in told]
     reads = _reads(of, before, touched)
     inputs = [of.inputs[each] if isinstance(each, int) else each for each in reads]
     return Hoisted(stages(inputs, left, outputs), tuple(before), tuple(reads), of.inputs)
@@ -89,10 +89,10 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
         each: each for each in of.inputs
     }  # the first that it is made of
     made: dict[Buffer, list[Buffer]] = {}
-    for each in before:
-        source[each.out] = source[loads(each)[0].buffer]
-        if each.out in touched:
-            made.setdefault(source[each.out], []).append(each.out)
+    for stage in before:
+        source[stage.out] = source[loads(stage)[0].buffer]
+        if stage.out in touched:
+            made.setdefault(source[stage.out], []).append(stage.out)
     found: list[int | Buffer] = []
     later: list[int | Buffer] = []
     for number, buffer in enumerate(of.inputs):
@@ -148,20 +148,20 @@ def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> d
             later[of.inputs[number]] = array
         else:
             held[of.inputs[number]] = array.whole().reshape(shape)
-    for each in of.before:
+    for stage in of.before:
         shapes = {buffer: array.source.shape for buffer, array in later.items()}
-        if (put := put_by_columns(each, shapes)) is not None:
+        if (put := put_by_columns(stage, shapes)) is not None:
             load, at, order = put
-            held[each.out] = put_in_columns(later[load.buffer], at, order)
+            held[stage.out] = put_in_columns(later[load.buffer], at, order)
             continue
-        for read in [load.buffer for load in loads(each)]:
+        for read in [load.buffer for load in loads(stage)]:
             if read in later:
                 held[read] = later.pop(read).whole()
-        if (copy := copied(each)) is not None:
-            held[each.out] = together(copy[1].of(held[copy[0].buffer]))
+        if (copy := copied(stage)) is not None:
+            held[stage.out] = together(copy[1].of(held[copy[0].buffer]))
         else:
-            compute = compute_of(each)
-            held[each.out] = together(evaluate(compute, [held[read] for read in compute.inputs]))
+            compute = compute_of(stage)
+            held[stage.out] = together(evaluate(compute, [held[read] for read in compute.inputs]))
     return held
 
 

@@ -63,9 +63,9 @@ class Scene:
 
     def after(self, step: Instruction) -> Edited:
         """The result of a step here, cached: some checks inspect the resulting kernel."""
-        if (made := self._made.get(step)) is None:
-            made = self._made[step] = step.edit(self)
-        return made
+        if (edited := self._made.get(step)) is None:
+            edited = self._made[step] = step.edit(self)
+        return edited
 
     @property
     def map(self) -> Map:
@@ -238,8 +238,8 @@ def primitive(kind: str) -> Callable[[I], I]:
 
 def kind_of(name: str) -> type[Instruction] | None:
     """The instruction kind of that name; other packages are loaded only for unknown names."""
-    found = _kinds.get(name)
-    return kinds().get(name) if found is None else found
+    type_type = _kinds.get(name)
+    return kinds().get(name) if type_type is None else type_type
 
 
 def kinds() -> Mapping[str, type[Instruction]]:
@@ -248,7 +248,7 @@ def kinds() -> Mapping[str, type[Instruction]]:
     Sorted by name, independent of import order, so that seeded draws are equal in every process.
     """
     load_all("plica.schedule.primitive")
-    every = {**_kinds, **{each.kind: each for each in INSTRUCTIONS.all()}}
+    every = {**_kinds, **{type_type.kind: type_type for type_type in INSTRUCTIONS.all()}}
     return dict(sorted(every.items()))
 
 

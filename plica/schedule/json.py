@@ -146,10 +146,10 @@ def _value(value: Any, place: Place, depth: int = 0) -> Any:
     if isinstance(value, list):
         return tuple([_value(each, place, depth + 1) for each in value])
     if isinstance(value, str):
-        if (found := _HANDLE.fullmatch(value)) is None:
+        if (match := _HANDLE.fullmatch(value)) is None:
             return value
-        sort: Any = found[1]  # one of the sorts, as the pattern says
-        return Handle(int(found[2]), int(found[3]), sort)
+        sort: Any = match[1]  # one of the sorts, as the pattern says
+        return Handle(int(match[2]), int(match[3]), sort)
     if not isinstance(value, dict):
         return value
     match tuple(value.items()):

@@ -108,12 +108,12 @@ def _has_inner_buffers(kernel: st.Kernel) -> bool:
     body = kernel.body
     while isinstance(body, st.Alloc):
         body = body.body
-    return any(isinstance(each, st.Alloc) for each in st.statements(body))
+    return any(isinstance(statement, st.Alloc) for statement in st.statements(body))
 
 
 def _out_of_sight(kernel: st.Kernel) -> Problem | None:
     """A buffer that is used outside of the part of the kernel it is allocated for."""
-    lost = sorted(str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer))
+    lost = sorted(str(var.name) for var in free_vars(kernel) if isinstance(var, Buffer))
     if not lost:
         return None
     expected = "blocks that stay where the buffers they use are allocated"
@@ -199,8 +199,8 @@ def _ends(site: Site[For], root: Site[For], only: Buffer | None) -> Problem | No
     loop = site.node
     if loop.kind == "virtual":
         return None
-    for each in accesses(loop):
-        buffer = each.buffer
+    for access in accesses(loop):
+        buffer = access.buffer
         reach = scope(buffer.scope).reach
         if only not in (None, buffer) or reach == "all":
             continue
@@ -220,7 +220,7 @@ def _apart(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
         return is_own(scene, site, buffer)
     if loop.kind.startswith("blockIdx"):
         return reach != "all" and is_own(scene, site, buffer)
-    users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
+    users = [child for child in children(loop.body) if buffer in (*child.reads, *child.writes)]
     if len(users) == 1 and _across(scene, site, users[0], buffer):
         return True
     if reach == "thread":
@@ -242,13 +242,13 @@ def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
     if scope(buffer.scope).reach == "block":  # barriers are put before those who read it
         return True
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), site.node)
-    users = [each for each in children(root) if buffer in (*each.reads, *each.writes)]
+    users = [child for child in children(root) if buffer in (*child.reads, *child.writes)]
     return len(users) == 1
 
 
 def _repeats(loop: For, user: Child) -> bool:
     """Whether a block writes the same in every iteration of a loop around it."""
-    written = {each.buffer for each in accesses(loop.body) if each.written}
+    written = {access.buffer for access in accesses(loop.body) if access.written}
     return complete_body(user.block) is None and written.isdisjoint(user.reads)
 
 
@@ -275,7 +275,7 @@ def repeated(loop: For, part: Stmt) -> bool:
 
     Then one of them does it for all.
     """
-    written = [each.buffer for each in accesses(part) if each.written]
+    written = [access.buffer for access in accesses(part) if access.written]
     return (
         bool(written)
         and all(meets(loop, buffer) for buffer in written)
@@ -285,7 +285,7 @@ def repeated(loop: For, part: Stmt) -> bool:
 
 
 def _writes(part: Stmt, buffer: Buffer) -> bool:
-    return any(each.written and each.buffer is buffer for each in accesses(part))
+    return any(access.written and access.buffer is buffer for access in accesses(part))
 
 
 def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
@@ -299,9 +299,9 @@ def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
         return Problem("cooperative", where, "the same work for each thread", found)
     outer = scene.map.loops[around.var]
     met = {*conflicts(loop)}
-    for each in accesses(loop):
-        buffer = each.buffer
-        if not each.written:
+    for access in accesses(loop):
+        buffer = access.buffer
+        if not access.written:
             continue
         if scope(buffer.scope).reach != "block" or buffer in met:
             expected = "to write memory that the threads of a block share, each its own elements"
@@ -349,7 +349,7 @@ def _carried(scene: Scene, root: For, only: Buffer | None) -> Problem | None:
             continue
         launch = path[path.index(root) + 1 : -1]
         turns = [each for each in launch if isinstance(each, For) and each.kind in IN_TURN]
-        for buffer in dict.fromkeys([each for turn in turns for each in conflicts(turn)]):
+        for buffer in dict.fromkeys([conflict for turn in turns for conflict in conflicts(turn)]):
             if only not in (None, buffer) or scope(buffer.scope).reach == "block":
                 continue
             if not _stays(scene, site, turns, buffer):
@@ -361,15 +361,15 @@ def _carried(scene: Scene, root: For, only: Buffer | None) -> Problem | None:
 
 def _stays(scene: Scene, site: Site[For], turns: Sequence[For], buffer: Buffer) -> bool:
     """Whether each element of a buffer is one thread's, in all turns of the loops around it."""
-    users = [each for each in children(site.node.body) if buffer in (*each.reads, *each.writes)]
+    users = [child for child in children(site.node.body) if buffer in (*child.reads, *child.writes)]
     if not users or determines_iteration(site, buffer):
         return True
     if len(users) == 1 and _across(scene, site, users[0], buffer):
         return True
     return scope(buffer.scope).reach == "thread" and all(
-        is_own(scene, scene.map.loops[each.var], buffer)
-        for each in turns
-        if buffer in conflicts(each)
+        is_own(scene, scene.map.loops[loop.var], buffer)
+        for loop in turns
+        if buffer in conflicts(loop)
     )
 
 
@@ -379,21 +379,21 @@ MAX_ACCESSES: Final = 6  # of this many accesses of one buffer all pairs are loo
 def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:
     """Whether threads of different numbers never touch one element of a buffer in a launch, shown
     for each pair of accesses, all loops but that over the threads being anywhere."""
-    loops = {each.var for each in (root, *_loops_inside(root.body)) if each.kind == tag}
-    mine = dict.fromkeys([each for each in accesses(root) if each.buffer is buffer])
+    loops = {loop.var for loop in (root, *_loops_inside(root.body)) if loop.kind == tag}
+    mine = dict.fromkeys([access for access in accesses(root) if access.buffer is buffer])
     if len(mine) > MAX_ACCESSES:
         return False
     thread = ScalarVar(Name("the thread"), i64)
     places: list[IndexedAccess] = []
-    for each in mine:
-        number = [var for var, _ in each.inner if var in loops]
+    for access in mine:
+        number = [var for var, _ in access.inner if var in loops]
         if len(number) != 1:  # done by all of them, or by a loop inside of another
             return False
-        place = indexed(each, ())
+        place = indexed(access, ())
         told = {number[0]: thread}
         indices = place.indices and tuple([substitute(at, told) for at in place.indices])
         context = substitute(place.context, told)
-        places.append(IndexedAccess(buffer, indices, context, each.written))
+        places.append(IndexedAccess(buffer, indices, context, access.written))
     return all(
         are_disjoint(one, two, thread, ())
         for at, one in enumerate(places)
@@ -412,7 +412,7 @@ def _units(root: For, tag: str) -> list[list[Access]]:
         if isinstance(stmt, For) and stmt.kind == tag:
             units.append(list(accesses(stmt)))
         elif isinstance(stmt, Block):
-            if any(each.kind == tag for each in _loops_inside(stmt)):
+            if any(loop.kind == tag for loop in _loops_inside(stmt)):
                 stack.extend(reversed(substatements(stmt)))
             else:
                 alone += accesses(stmt)

@@ -109,7 +109,7 @@ def always(kernel: Kernel, arguments: Arguments) -> bool:
 
 def divides(kernel: Kernel, arguments: Arguments) -> bool:
     """The product of the numbers divides the extent of the first loop."""
-    numbers = [arguments[each] for each in (A, B) if each in arguments]
+    numbers = [arguments[handle] for handle in (A, B) if handle in arguments]
     extent = _extent(kernel, arguments[I])
     total = 1
     for each in numbers:
@@ -119,7 +119,7 @@ def divides(kernel: Kernel, arguments: Arguments) -> bool:
 
 def are_nested(kernel: Kernel, arguments: Arguments) -> bool:
     """Whether each loop is directly inside the previous one."""
-    loops = [arguments[each] for each in (I, J, K) if each in arguments]
+    loops = [arguments[handle] for handle in (I, J, K) if handle in arguments]
     inside = [map_of(kernel).loops[each].node for each in loops if isinstance(each, ScalarVar)]
     return all(outer.body is inner for outer, inner in pairwise(inside))
 
@@ -175,10 +175,10 @@ class Law:
 
     def __attrs_post_init__(self) -> None:
         used = dict.fromkeys(
-            each
+            child
             for step in (*self.left, *self.right)
-            for each in step._children
-            if isinstance(each, Handle) and each.step == PARAMETER
+            for child in step._children
+            if isinstance(child, Handle) and child.step == PARAMETER
         )
         object.__setattr__(self, "parameters", tuple(used))
 
@@ -211,9 +211,9 @@ def agreement(law: Law, kernel: Kernel, arguments: Arguments) -> Agreement:
 
 def _taken(side: tuple[Instruction, ...], kernel: Kernel, of: Arguments) -> ReplayState | None:
     state: ReplayState | Problem = ReplayState(distinct(kernel), pmap(dict(of)))
-    for each in side:
+    for instruction in side:
         assert isinstance(state, ReplayState)
-        if isinstance(state := taken(state, Step(each)), Problem):
+        if isinstance(state := taken(state, Step(instruction)), Problem):
             return None
     assert isinstance(state, ReplayState)
     return state
@@ -256,8 +256,8 @@ def simplest(stmt: Stmt, context: Context) -> Stmt:
     if not isinstance(stmt, Block):
         return stmt
     place: dict[Term, int] = {each.var: at for at, each in enumerate(context.ranges)}
-    bindings = tuple([simple(each, context) for each in stmt.bindings])
-    parts = [simple(each, context) for each in conjuncts(stmt.predicate)]
+    bindings = tuple([simple(binding, context) for binding in stmt.bindings])
+    parts = [simple(conjunct, context) for conjunct in conjuncts(stmt.predicate)]
     parts.sort(key=lambda each: sorted(place.get(var, -1) for var in free_vars(each)))
     return with_parts(stmt, bindings=bindings, predicate=all_of(parts))
 
@@ -342,6 +342,6 @@ LAWS: Final[tuple[Law, ...]] = (
 """The laws; each is tested on generated kernels."""
 
 UNDOING: Final[frozenset[tuple[str, ...]]] = frozenset(
-    each.kinds for each in LAWS if each.form == "inverse"
+    law.kinds for law in LAWS if law.form == "inverse"
 )
 """Kinds of two steps of which the second may undo the first."""

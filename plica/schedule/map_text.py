@@ -43,8 +43,8 @@ Shown: TypeAlias = "tuple[str, int] | None"  # a text and its precedence; None i
 
 def show_map(of: IndexMap) -> str | None:
     """The map as a Python lambda that reads back to it, or None."""
-    results = [_shown(each) for each in of.results]
-    texts = [each for each in results if each is not None]
+    results = [_shown(result) for result in of.results]
+    texts = [result for result in results if result is not None]
     if len(texts) < len(results) or sum(map(len, texts)) > LONGEST:
         return None
     several = f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
@@ -71,13 +71,13 @@ def map_of(node: ast.Lambda) -> IndexMap | None:
     """The map that the syntax tree of a lambda means."""
     given = node.args
     plain = not (given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg)
-    names = [each.arg for each in given.args]
+    names = [arg.arg for arg in given.args]
     if not plain or given.defaults or not isinstance(node.body, ast.Tuple):
         return None
     variables = {name: ScalarVar(Name(name), i64) for name in names}
     results: list[Scalar] = []
-    for each in node.body.elts:
-        if (value := _value(each, variables)) is None:
+    for elt in node.body.elts:
+        if (value := _value(elt, variables)) is None:
             return None
         results.append(index(value))
     try:

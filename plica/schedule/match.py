@@ -92,21 +92,21 @@ def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFai
     for ours, theirs in zip(nests, of.nests, strict=True):
         after: list[IntrinsicMatch] = []
         for state in states:
-            for each in _nest_matches(ours, theirs, of, state):
-                if isinstance(each, IntrinsicMatch):
-                    after.append(each)
+            for match_ in _nest_matches(ours, theirs, of, state):
+                if isinstance(match_, IntrinsicMatch):
+                    after.append(match_)
                     if ours is nests[-1]:
                         break  # nothing that follows could rule it out
-                elif each.depth >= best.depth:
-                    best = each
+                elif match_.depth >= best.depth:
+                    best = match_
         if not (states := after[:MAX_WAYS]):
             return best
-    found = states[0]
-    if missing := [param.name for param in of.params if param.name not in found.regions]:
+    match = states[0]
+    if missing := [param.name for param in of.params if param.name not in match.regions]:
         return MatchFailure(f"a use of {missing[0]}", "none")
-    if any(dim not in found.sizes for dim in of.dims):
+    if any(dim not in match.sizes for dim in of.dims):
         return MatchFailure("a loop for each dim of the intrinsic", "none for one of them")
-    return _apart(found, of) or found
+    return _apart(match, of) or match
 
 
 def _apart(match: IntrinsicMatch, of: Description) -> MatchFailure | None:
@@ -260,10 +260,10 @@ def _placed(
         return MatchFailure(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)
     start: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in nest.loops}
-    bases = [_at(each, start) for each in load.indices]
-    turns = [simple(each - base) for each, base in zip(load.indices, bases, strict=True)]
-    theirs = [_at(each, sizes) for each in wanted.indices]
-    their_bases = [_at(each, start) for each in theirs]
+    bases = [_at(index, start) for index in load.indices]
+    turns = [simple(index - base) for index, base in zip(load.indices, bases, strict=True)]
+    theirs = [_at(index, sizes) for index in wanted.indices]
+    their_bases = [_at(their, start) for their in theirs]
     their_turns = [simple(a - b) for a, b in zip(theirs, their_bases, strict=True)]
     zero, one = sc.index(0), sc.index(1)
     for places in combinations(range(len(turns)), len(their_turns)):
@@ -317,9 +317,9 @@ def _text(term: sc.Scalar) -> str:
 
 
 def _reads(term: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
+    return any(isinstance(var, sc.Buffer) for var in free_vars(term))
 
 
 def _at(term: sc.Scalar, values: Values) -> sc.Scalar:
-    found = substitute(term, values) if values else term
-    return simple(found)
+    scalar = substitute(term, values) if values else term
+    return simple(scalar)

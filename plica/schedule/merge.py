@@ -59,7 +59,7 @@ class Conflicts:
     found: tuple[Conflict, ...]
 
     def __str__(self) -> str:
-        return "\n".join(str(each) for each in self.found)
+        return "\n".join(str(conflict) for conflict in self.found)
 
 
 @frozen
@@ -109,7 +109,7 @@ def _illegal(item: StepSource, step: Step, why: str) -> Conflict:
 
 
 def _identity(side: _Edits) -> str:
-    return "".join(each.identity for each in side.signatures)
+    return "".join(signature.identity for signature in side.signatures)
 
 
 def _edits(name: str, base: Trace, trace: Trace) -> _Edits:

@@ -135,8 +135,8 @@ def place_in(
 ) -> InsertionPoint | Problem:
     """The place in a loop's body after some stages and before others: by number, LAST or FIRST."""
     parts = parts_of(loop.body)
-    first = max([part_of(each, loop) + 1 for each in after], default=0)
-    last = min([part_of(each, loop) for each in before], default=len(parts))
+    first = max([part_of(flow_stage, loop) + 1 for flow_stage in after], default=0)
+    last = min([part_of(flow_stage, loop) for flow_stage in before], default=len(parts))
     at = {LAST: last, FIRST: first}.get(index, index)
     if not first <= at <= last:
         expected = f"a place in the loop {loop.var.name} from {first} to {last}"

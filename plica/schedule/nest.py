@@ -55,7 +55,7 @@ def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
             case Seq(stmts):
                 if loops:
                     return "several statements in one loop"
-                stack.extend([(each, loops, values, inside) for each in reversed(stmts)])
+                stack.extend([(statement, loops, values, inside) for statement in reversed(stmts)])
             case Store():
                 found.append(_nest(stmt, loops, values))
             case Block():
@@ -105,5 +105,5 @@ def _substituted(store: Store, values: Values) -> Store:
 def _at(term: Scalar, values: Values) -> Scalar:
     if not values:
         return term
-    found = substitute(term, values)
-    return simple(found)
+    scalar = substitute(term, values)
+    return simple(scalar)

@@ -60,7 +60,7 @@ def used(trace: Trace) -> Trace:
         what = trace.steps[number].instruction
         if number in needed or not what.pure:
             kept.append(number)
-            needed.update(each.step for each in handles(what))
+            needed.update(handle.step for handle in handles(what))
     found = trace.only(tuple(reversed(kept)))
     assert found is not None  # whatever is needed was kept
     return found
@@ -86,12 +86,12 @@ def _asked_once(trace: Trace, root: Kernel) -> Trace:
         steps.append(step)
         if not step.instruction.pure or isinstance(step.instruction, Sampling):
             continue
-        mine = [each for each in state.outputs if each.step == number]
+        mine = [output for output in state.outputs if output.step == number]
         mine.sort(key=lambda each: each.output)
-        answer = tuple(state.outputs[each] for each in mine)
+        answer = tuple(state.outputs[handle] for handle in mine)
         first = known.setdefault((step.instruction, answer), number)
         if first != number:
-            table |= {each: Handle(first, each.output, each.sort) for each in mine}
+            table |= {handle: Handle(first, handle.output, handle.sort) for handle in mine}
     return Trace(tuple(steps))
 
 
@@ -122,9 +122,9 @@ def _may_undo(trace: Trace, early: int, late: int) -> bool:
     first, second = trace.steps[early].instruction, trace.steps[late].instruction
     if (first.kind, second.kind) not in UNDOING:
         return False
-    known = {each for each in handles(first) if each.sort != "number"}
-    targets = [each for each in handles(second) if each.sort != "number"]
-    return bool(targets) and all(each.step == early or each in known for each in targets)
+    known = {handle for handle in handles(first) if handle.sort != "number"}
+    targets = [handle for handle in handles(second) if handle.sort != "number"]
+    return bool(targets) and all(target.step == early or target in known for target in targets)
 
 
 def _dropped(trace: Trace, reached: list[ReplayState], early: int, late: int) -> Trace | None:
@@ -166,7 +166,7 @@ def _dropped(trace: Trace, reached: list[ReplayState], early: int, late: int) ->
 def _ordered(trace: Trace, root: Kernel) -> Trace:
     """The lexicographic normal form: each step in turn moves before the first commuting one with a
     greater identity."""
-    keys = [f"{each.kind} {each.identity}" for each in signatures(trace)]
+    keys = [f"{signature.kind} {signature.identity}" for signature in signatures(trace)]
     reached = [begin(root), *states(trace, root)]
     for number in range(1, len(trace)):
         place = number

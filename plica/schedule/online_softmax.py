@@ -63,7 +63,7 @@ RESCALING: Final = _rescaling()
 @lru_cache(maxsize=256)
 def online_softmax(of: Stages) -> Stages | None:
     """Softmax between two products as one fold, or None for other stages."""
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if len(every) != len(of.stages) or len(of.outputs) != 1:
         return None
     inlined = folds_and_last(every)
@@ -101,16 +101,16 @@ def folds_and_last(every: list[Each]) -> list[Each]:
     def put(node: Term) -> Term:
         if not isinstance(node, sc.Load) or node.buffer not in held:
             return node
-        made = held[node.buffer]
-        return substitute(made.value, dict(zip(made.axes, node.indices, strict=True)))
+        stage = held[node.buffer]
+        return substitute(stage.value, dict(zip(stage.axes, node.indices, strict=True)))
 
-    for each in every:
-        value = map_bottom_up(put, each.value)
-        new = Each(each.out, each.axes, value)
-        if reductions(value) or each is every[-1]:
+    for stage in every:
+        value = map_bottom_up(put, stage.value)
+        new = Each(stage.out, stage.axes, value)
+        if reductions(value) or stage is every[-1]:
             found.append(new)
         else:
-            held[each.out] = new
+            held[stage.out] = new
     return found
 
 
@@ -122,7 +122,7 @@ def _weighted(mixed: Each, held: Each) -> tuple[sc.Scalar, sc.Scalar, sc.ScalarV
     if not isinstance(whole.body, sc.Mul):
         return None
     sides = [whole.body.left, whole.body.right]
-    reads = [any(load.buffer is held.out for load in loads(each)) for each in sides]
+    reads = [any(load.buffer is held.out for load in loads(side)) for side in sides]
     if sum(reads) != 1:
         return None
     weight, value = sides if reads[0] else sides[::-1]
@@ -204,7 +204,7 @@ def _folded(
         if not isinstance(node, sc.Load) or node.buffer is not mixed.out:
             return node
         there: Mapping[Term, Term] = dict(zip(mixed.axes, node.indices, strict=True))
-        made = after(sc.Load(triple[2], mixed.axes))
+        scalar = after(sc.Load(triple[2], mixed.axes))
 
         def told(inner: Term) -> Term:
             if isinstance(inner, sc.Load) and inner.buffer in rows:
@@ -213,7 +213,7 @@ def _folded(
                 return inner.value
             return inner
 
-        return substitute(map_bottom_up(told, made), there)
+        return substitute(map_bottom_up(told, scalar), there)
 
     result = map_bottom_up(filled, last.value)
     return stages(of.inputs, (held, fold, Each(last.out, last.axes, result)))

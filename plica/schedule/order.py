@@ -64,7 +64,7 @@ def ways(
 @lru_cache(maxsize=1024)
 def open_loops(root: For, span: tuple[ScalarVar, ...]) -> Mapping[Buffer, tuple[ScalarVar, ...]]:
     """For each buffer that a nest writes, the loops in which iterations that meet may differ."""
-    written = frozenset([each.buffer for each in accesses(root) if each.written])
+    written = frozenset([access.buffer for access in accesses(root) if access.written])
     return {
         buffer: tuple([var for var, way in zip(span, solved, strict=True) if way is None])
         for buffer, solved in ways(root, span, written).items()
@@ -85,7 +85,7 @@ def follows(access: Access, span: tuple[ScalarVar, ...]) -> tuple[Scalar | None,
             sizes[offset] = extent
             start = start + offset
         places.append(start)
-    free = frozenset[object]().union(*[free_vars(each) for each in places])
+    free = frozenset[object]().union(*[free_vars(place) for place in places])
     loops = [(var, size) for var, size in sizes.items() if var in free]
     if any(not free_vars(size).isdisjoint(sizes) for _, size in loops):
         return tuple([ZERO if known(sizes[var]) == 1 else None for var in span])
@@ -97,7 +97,7 @@ def reduce_loops(site: Site[Block]) -> tuple[For, ...]:
     """The loops of its scope that feed a variable of a block that is not spatial."""
     block = site.node
     pairs = zip(block.kinds, block.bindings, strict=True)
-    others = [free_vars(each) for kind, each in pairs if kind != "spatial"]
+    others = [free_vars(scalar) for kind, scalar in pairs if kind != "spatial"]
     free = frozenset[object]().union(*others)
     return tuple([loop for loop in site.loops if loop.var in free])
 
@@ -112,7 +112,7 @@ def reduces_floats(scene: Scene, site: Site[For]) -> bool:
 
 def writes_floats(of: Stmt) -> bool:
     """Whether a statement writes a float."""
-    return any(each.written and each.buffer.dtype.is_float for each in accesses(of))
+    return any(access.written and access.buffer.dtype.is_float for access in accesses(of))
 
 
 def begins_at_zero(site: Site[Block]) -> bool:
@@ -142,17 +142,17 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     loop = site.node
     if unblocked_statement(loop.body) is not None or not is_only_inside(site, buffer):
         return False
-    users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
+    users = [child for child in children(loop.body) if buffer in (*child.reads, *child.writes)]
     first = scene.map.blocks[users[0].block.label]
     if buffer not in users[0].writes:
         return False
     if buffer in users[0].reads and not _restarts(first, loop):
         return False
-    readers = [scene.map.blocks[each.block.label] for each in users[1:] if buffer in each.reads]
+    readers = [scene.map.blocks[user.block.label] for user in users[1:] if buffer in user.reads]
     mine = {each.var: each for each in first.loops}
-    for each in readers:  # in the innermost loop around both: a later turn of it writes too late
-        shared = [mine[outer.var] for outer in each.loops if outer.var in mine]
-        if not is_covered(first, each, shared[-1]):
+    for reader in readers:  # in the innermost loop around both: a later turn of it writes too late
+        shared = [mine[outer.var] for outer in reader.loops if outer.var in mine]
+        if not is_covered(first, reader, shared[-1]):
             return False
     return True
 
@@ -168,7 +168,7 @@ def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:
     block = site.node
     if block.init is not None:
         return reduction_body(block) is None and begins_at_zero(site)
-    mine = [each.written for each in accesses(block) if each.buffer is buffer]
+    mine = [access.written for access in accesses(block) if access.buffer is buffer]
     return reducer(block) is not None and 2 * sum(mine) == len(mine)
 
 
@@ -180,7 +180,7 @@ def _restarts(site: Site[Block], loop: For) -> bool:
         return False
     variables = [each.var for each in site.loops]
     inside = variables[variables.index(loop.var) + 1 :]
-    return {each.var for each in reduce_loops(site)} <= set(inside)
+    return {reduce_loop.var for reduce_loop in reduce_loops(site)} <= set(inside)
 
 
 def _runs_through(site: Site[Block]) -> bool:
@@ -191,20 +191,20 @@ def _runs_through(site: Site[Block]) -> bool:
     block, loops = site.node, site.loops
     own = reduce_loops(site)
     terms = [
-        each for each, kind in zip(block.bindings, block.kinds, strict=True) if kind != "spatial"
+        term for term, kind in zip(block.bindings, block.kinds, strict=True) if kind != "spatial"
     ]
     rest = [
-        each for each, kind in zip(block.bindings, block.kinds, strict=True) if kind == "spatial"
+        term for term, kind in zip(block.bindings, block.kinds, strict=True) if kind == "spatial"
     ]
     mine = {loop.var for loop in own}
     return (
         own == loops[len(loops) - len(own) :]
-        and sorted([each for each in terms if known(each) != 0], key=id) == sorted(mine, key=id)
+        and sorted([term for term in terms if known(term) != 0], key=id) == sorted(mine, key=id)
         and all(loop.kind in ("serial", "unrolled") for loop in own)
-        and all(mine.isdisjoint(free_vars(each)) for each in (*rest, block.predicate))
+        and all(mine.isdisjoint(free_vars(scalar)) for scalar in (*rest, block.predicate))
     )
 
 
 @lru_cache(maxsize=4096)
 def _touches(root: Stmt, buffer: Buffer) -> int:
-    return sum(each.buffer is buffer for each in accesses(root))
+    return sum(access.buffer is buffer for access in accesses(root))

@@ -91,7 +91,7 @@ class ParametricTrace:
     def __str__(self) -> str:
         lines = [f"learnt from {self.learnt} of {self.given} traces, {len(self.trace)} steps"]
         for number, factors in self.rules:
-            words = ["what is left" if each is None else str(each) for each in factors]
+            words = ["what is left" if factor is None else str(factor) for factor in factors]
             lines.append(f"step {number}: split by {', '.join(words)}")
         return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def learn(
 def extents(program: Program) -> tuple[int, ...]:
     """The extents of the loops of a program, from the first to the last; 1 is an open one."""
     loops = [node for node in post_order(kernel_of(program)[2]) if isinstance(node, For)]
-    return tuple([known(each.extent) or 1 for each in loops])
+    return tuple([known(loop.extent) or 1 for loop in loops])
 
 
 def apart(one: tuple[int, ...], other: tuple[int, ...]) -> float:
@@ -149,12 +149,12 @@ def literal(trace: Trace) -> Trace:
         if not isinstance(what, Split):
             return what
         factors = tuple([
-            decided[each.step][each.output] if isinstance(each, Handle) else each
-            for each in what.factors
+            decided[factor.step][factor.output] if isinstance(factor, Handle) else factor
+            for factor in what.factors
         ])  # fmt: skip
         return evolve(what, factors=factors)
 
-    steps = [Step(written(each.instruction), each.decision) for each in trace.steps]
+    steps = [Step(written(step.instruction), step.decision) for step in trace.steps]
     return used(Trace(tuple(steps)))
 
 
@@ -167,7 +167,7 @@ def skeleton(trace: Trace) -> tuple[object, ...]:
             return evolve(node, factors=tuple([None if f is None else 1 for f in node.factors]))
         return node
 
-    return tuple([map_bottom_up(bare, each.instruction) for each in trace.steps])
+    return tuple([map_bottom_up(bare, step.instruction) for step in trace.steps])
 
 
 def splits_of(trace: Trace, program: Program) -> list[tuple[int, int, tuple[int | None, ...]]]:
@@ -205,9 +205,9 @@ def learnt_size(seen: Sequence[tuple[int, int]], ordered: bool = False) -> SizeR
         SizeRule("divisor", max(factors)), SizeRule("parts", max(1, seen[0][0] // factors[0])),
         SizeRule("whole", 0), SizeRule("constant", factors[0]),
     ]  # fmt: skip
-    for each in rules:
-        if all(each.at(extent) == factor for extent, factor in seen):
-            return each
+    for rule in rules:
+        if all(rule.at(extent) == factor for extent, factor in seen):
+            return rule
     if ordered:
         return SizeRule("divisor", factors[0])
     divisors = [SizeRule("divisor", each) for each in sorted(set(factors))]

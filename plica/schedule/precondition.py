@@ -86,16 +86,16 @@ def guarded(root: Stmt, condition: Scalar) -> Stmt:
             done.append(stmt)
         else:
             stack.append((stmt, True))
-            stack.extend((each, False) for each in reversed(inside))
+            stack.extend((statement, False) for statement in reversed(inside))
     return done[0]
 
 
 def all_of(conditions: Iterable[Scalar]) -> Scalar:
     """All conditions at once, without those that always hold."""
     whole: Scalar = TRUE
-    for each in conditions:
-        if each is not TRUE:
-            whole = each if whole is TRUE else And(whole, each)
+    for condition in conditions:
+        if condition is not TRUE:
+            whole = condition if whole is TRUE else And(whole, condition)
     return whole
 
 
@@ -178,10 +178,10 @@ def affine(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
     """A scope in which only loops, blocks and allocations stand."""
-    if (found := unblocked_statement(scope_of(scene.kernel, site))) is None:
+    if (statement := unblocked_statement(scope_of(scene.kernel, site))) is None:
         return None
     expected = "only loops and blocks in the scope"
-    there = f"a {type(found).__name__} outside any block"
+    there = f"a {type(statement).__name__} outside any block"
     return Problem("stage-pipeline", f"the block {site.node.label}", expected, there)
 
 
@@ -190,7 +190,7 @@ def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
     if (problem := only_loops(scene, site)) is not None:
         return problem
     every = children(scope_of(scene.kernel, site))
-    mine = next(each for each in every if each.block is site.node)
+    mine = next(child for child in every if child.block is site.node)
     for other in every:
         if other is not mine and not set(other.writes).isdisjoint(mine.writes):
             where, found = f"the block {site.node.label}", f"{other.block.label} writes it too"
@@ -271,7 +271,7 @@ def known_scope(scope: str, where: str) -> Problem | None:
     """A declared memory scope."""
     if is_scope(scope):
         return None
-    names = ", ".join(each.name for each in scopes())
+    names = ", ".join(memory_scope.name for memory_scope in scopes())
     return Problem("scope", where, f"one of the memory scopes {names}", repr(scope))
 
 
@@ -279,7 +279,7 @@ def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
     """A loop whose iterations may run in any order, or at once."""
     if not (met := conflicts(site.node)):
         return None
-    names = ", ".join(str(each.name) for each in met)
+    names = ", ".join(str(buffer.name) for buffer in met)
     expected = "iterations that do not meet in memory"
     found = f"they are not shown to be apart in {names}"
     return Problem("independent", f"the loop {site.node.var.name}", expected, found)

@@ -36,7 +36,7 @@ from plica.schedule.block_class import reduction_body
 
 def private(kernel: Kernel, site: Site[For]) -> tuple[Buffer, ...]:
     """The buffers through which iterations of a loop meet, and need not."""
-    return tuple([each for each in conflicts(site.node) if _is_private(kernel, site, each)])
+    return tuple([buffer for buffer in conflicts(site.node) if _is_private(kernel, site, buffer)])
 
 
 def with_private(kernel: Kernel, site: Site[For], buffers: Iterable[Buffer]) -> Kernel:
@@ -59,18 +59,18 @@ def _is_private(kernel: Kernel, site: Site[For], buffer: Buffer) -> bool:
         return False
     for stmt, position in site.above[made[0] + 1 :]:
         inside = substatements(stmt)
-        others = [each for at, each in enumerate(inside) if at != position]
+        others = [statement for at, statement in enumerate(inside) if at != position]
         if isinstance(stmt, Block):
             others += [*stmt.reads, *stmt.writes]  # type: ignore[list-item]  # terms as well
-        if any(buffer in free_vars(each) for each in others):
+        if any(buffer in free_vars(statement) for statement in others):
             return False
     users = [
         each for each in children(site.node.body) if buffer in each.reads or buffer in each.writes
     ]
     return all(
-        _reads_own(kernel, site.node, buffer, users[:at], each)
-        for at, each in enumerate(users)
-        if buffer in each.reads
+        _reads_own(kernel, site.node, buffer, users[:at], user)
+        for at, user in enumerate(users)
+        if buffer in user.reads
     )
 
 

@@ -118,7 +118,7 @@ def _called(step: Step, words: dict[str, set[str]]) -> str:
         module = type(what).__module__
         inside = module == PRIMITIVES or module.startswith(f"{PRIMITIVES}.")
         words.setdefault(PRIMITIVES if inside else module, set()).add(kind)
-        call = f"{kind}({', '.join(_text(each, words) for each in arguments)})"
+        call = f"{kind}({', '.join(_text(argument, words) for argument in arguments)})"
     else:  # no function makes it: by the names of its fields
         words["plica.schedule"].add("spell")
         named = [f"{name}={_text(value, words)}" for name, value in fields.items()]

@@ -47,7 +47,7 @@ def followed(text: str, stored: Stored) -> Array | None:
         if not isinstance(recipe, PackedConstant):
             return _constant(recipe, stored).numpy()
         whole = recipe.whole
-        given = [_constant(each, stored).elements for each in whole.given]
+        given = [_constant(expr, stored).elements for expr in whole.given]
         made = constants(whole, dict(zip(whole.numbers, given, strict=True)))
         return own_const(made[recipe.out], recipe.out.dtype).numpy()
     except (EvaluationError, Malformed, NotStored):
@@ -70,34 +70,34 @@ def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
     complete."""
     whole = recipe.whole
     held: dict[Buffer, provenance.PlainArray] = {}
-    read = {load.buffer for each in whole.before for load in loads(each)}
+    read = {load.buffer for stage in whole.before for load in loads(stage)}
     for number, given in zip(whole.numbers, whole.given, strict=True):
         if (buffer := whole.inputs[number]) not in read:
             continue
-        made, shape = provenance.plain_steps(given, steps), shape_of(buffer)
-        if made is None or made.kind != buffer.dtype.numpy.str:
+        plain_array, shape = provenance.plain_steps(given, steps), shape_of(buffer)
+        if plain_array is None or plain_array.kind != buffer.dtype.numpy.str:
             return False
-        held[buffer] = made
-        if made.shape != shape:
-            held[buffer] = provenance.PlainArray(len(steps), made.kind, shape)
-            steps.append(["reshape", made.step, shape])
-    for each in whole.before:
+        held[buffer] = plain_array
+        if plain_array.shape != shape:
+            held[buffer] = provenance.PlainArray(len(steps), plain_array.kind, shape)
+            steps.append(["reshape", plain_array.step, shape])
+    for stage in whole.before:
         later = {buffer: of.source for buffer, of in held.items() if of.source is not None}
-        if (put := put_by_columns(each, later)) is not None:
+        if (put := put_by_columns(stage, later)) is not None:
             load, at, order = put
             step: Step = ["columns", held[load.buffer].step, at, *order_data(order)]
-        elif (copy := copied(each)) is not None:
+        elif (copy := copied(stage)) is not None:
             load, order = copy
             step = ["copy", held[load.buffer].step, *order_data(order)]
         else:
             return False
-        if each.out.dtype is not load.buffer.dtype:
+        if stage.out.dtype is not load.buffer.dtype:
             return False
-        held[each.out] = provenance.PlainArray(
-            len(steps), held[load.buffer].kind, shape_of(each.out)
+        held[stage.out] = provenance.PlainArray(
+            len(steps), held[load.buffer].kind, shape_of(stage.out)
         )
         steps.append(step)
-        if each.out is recipe.out:
+        if stage.out is recipe.out:
             return True
     return False
 
@@ -116,7 +116,7 @@ def _constant(recipe: Term, stored: Stored) -> Const:
                     raise NotStored(name.hint)
                 return Const(of.dtype, static_shape(of) or (), data)
             case Apply() if (record := find(node.op)) is not None and record.columns is not None:
-                apart = Apply(node.op, tuple([_known(each) for each in node.args]), node.attrs)
+                apart = Apply(node.op, tuple([_known(arg) for arg in node.args]), node.attrs)
                 late = provenance.made_later(apart)
                 return apart if late is None or len(late.data) < LARGE_BYTES else late
         return node

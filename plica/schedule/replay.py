@@ -65,8 +65,8 @@ def begin(kernel: Kernel) -> ReplayState:
     for stmt in statements(kernel.body):
         if isinstance(stmt, Alloc):
             scope(stmt.buffer.scope)
-    for each in kernel.params:
-        scope(each.scope)
+    for param in kernel.params:
+        scope(param.scope)
     return ReplayState(distinct(kernel))
 
 
@@ -94,7 +94,7 @@ def explained(problem: Problem, instruction: Instruction, state: ReplayState) ->
     """The problem, with the step that removed the requested object."""
     if problem.precondition != "alive":
         return problem
-    gone = [each for each in handles(instruction) if each in state.takers]
+    gone = [handle for handle in handles(instruction) if handle in state.takers]
     return evolve(problem, found=state.takers[gone[0]]) if gone else problem
 
 

@@ -53,12 +53,12 @@ class TransportReport:
 
     def count(self, verdict: Verdict) -> int:
         """How many steps had that fate."""
-        return Counter(each.verdict for each in self.fates)[verdict]
+        return Counter(fate.verdict for fate in self.fates)[verdict]
 
     @property
     def kept(self) -> float:
         """The fraction of instructions that are unchanged or adapted; 1 if there are none."""
-        kept = sum(each.verdict in KEPT_VERDICTS for each in self.fates)
+        kept = sum(fate.verdict in KEPT_VERDICTS for fate in self.fates)
         return kept / len(self.fates) if self.fates else 1.0
 
     def __str__(self) -> str:

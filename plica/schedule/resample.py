@@ -28,12 +28,12 @@ Provider: TypeAlias = Callable[[int, Sampling, Scene, "Decision | None"], "Decis
 
 def undecided(trace: Trace) -> Trace:
     """The trace without its decisions, as a space of schedules."""
-    return Trace(tuple([Step(each.instruction) for each in trace.steps]))
+    return Trace(tuple([Step(step.instruction) for step in trace.steps]))
 
 
 def without_postproc(trace: Trace) -> Trace:
     """The steps before `enter_postproc`, or all of them."""
-    ends = [n for n, each in enumerate(trace.steps) if each.instruction.ends_sampling]
+    ends = [n for n, step in enumerate(trace.steps) if step.instruction.ends_sampling]
     return trace.prefix(ends[0]) if ends else trace
 
 

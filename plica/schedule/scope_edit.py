@@ -49,18 +49,18 @@ def reworked(
         stmt, leaving = stack.pop()
         parts = st.substatements(stmt)
         if isinstance(stmt, st.Block):
-            made = change(stmt) or st.NOTHING
+            statement = change(stmt) or st.NOTHING
         elif not leaving:
             stack.append((stmt, True))
-            stack.extend([(each, False) for each in reversed(parts)])
+            stack.extend([(part, False) for part in reversed(parts)])
             continue
         else:
             inside = done[len(done) - len(parts) :]
             del done[len(done) - len(parts) :]
-            made = _remade(stmt, inside, place, new)
+            statement = _remade(stmt, inside, place, new)
         if place is not None and stmt is place.host and not isinstance(stmt, st.Seq):
-            made = st.seq(new, made) if place.at == 0 else st.seq(made, new)
-        done.append(made)
+            statement = st.seq(new, statement) if place.at == 0 else st.seq(statement, new)
+        done.append(statement)
     return done[0]
 
 
@@ -107,8 +107,8 @@ def without_buffer(kernel: st.Kernel, buffer: Buffer) -> st.Kernel:
         stmt, above = stack.pop()
         if isinstance(stmt, st.Alloc) and stmt.buffer is buffer:
             return sites.with_body(kernel, sites.rebuilt(above, stmt.body))
-        for at, each in enumerate(st.substatements(stmt)):
-            stack.append((each, (*above, (stmt, at))))
+        for at, substatement in enumerate(st.substatements(stmt)):
+            stack.append((substatement, (*above, (stmt, at))))
     return kernel
 
 

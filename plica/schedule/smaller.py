@@ -60,11 +60,11 @@ def smaller(of: C) -> Iterator[C]:
     """Cases a step smaller."""
     allocs, body = _opened(of.kernel.body)
     parts = body.stmts if isinstance(body, Seq) else ()
-    if not all(each in free_vars(body) for each in of.kernel.params):
+    if not all(param in free_vars(body) for param in of.kernel.params):
         yield from _rebuilt(of, allocs, body, of.trace)
     for number in range(len(parts)):
-        kept = [each for at, each in enumerate(parts) if at != number]
-        trace = _without_blocks(of.trace, [_blocks(each) for each in parts], number)
+        kept = [part for at, part in enumerate(parts) if at != number]
+        trace = _without_blocks(of.trace, [_blocks(part) for part in parts], number)
         if trace is not None:
             yield from _rebuilt(of, allocs, seq(*kept), trace)
     for plain in _plainer(body):
@@ -84,7 +84,7 @@ def smaller(of: C) -> Iterator[C]:
 
 def _plainer(body: Stmt) -> Iterator[Stmt]:
     """The body with one operation replaced by an operand; running sums stay."""
-    for store in [each for each in statements(body) if isinstance(each, Store)]:
+    for store in [statement for statement in statements(body) if isinstance(statement, Store)]:
         for node in reversed(post_order(store.value)):
             if not isinstance(node, Scalar) or not dtype_of(node).is_float:
                 continue
@@ -116,14 +116,14 @@ def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Itera
     """The case with another body and only the buffers it needs; if no result is written any more,
     the last written buffer becomes the result."""
     free = free_vars(body)
-    reads = [n for n, each in enumerate(of.kernel.params[: of.kernel.inputs]) if each in free]
-    if not (writes := [each for each in of.kernel.params[of.kernel.inputs :] if each in free]):
+    reads = [n for n, param in enumerate(of.kernel.params[: of.kernel.inputs]) if param in free]
+    if not (writes := [param for param in of.kernel.params[of.kernel.inputs :] if param in free]):
         stored = [each.buffer for each in statements(body) if isinstance(each, Store)]
-        writes = [each for each in stored[-1:] if each in allocs]
+        writes = [buffer for buffer in stored[-1:] if buffer in allocs]
     whole = body
-    for each in allocs:
-        if each in free and each not in writes:
-            whole = Alloc(each, whole)
+    for alloc in allocs:
+        if alloc in free and alloc not in writes:
+            whole = Alloc(alloc, whole)
     if writes:
         params = (*(of.kernel.params[n] for n in reads), *writes)
         kernel = Kernel((), params, len(reads), whole)
@@ -148,28 +148,28 @@ def _without_blocks(trace: Trace, blocks: Sequence[int], gone: int) -> Trace | N
 
 
 def _blocks(stmt: Stmt) -> int:
-    return sum(isinstance(each, Block) for each in statements(stmt))
+    return sum(isinstance(statement, Block) for statement in statements(stmt))
 
 
 def _extents(kernel: Kernel) -> list[int]:
     """The numbers of iterations of the loops of a kernel."""
-    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
-    return [int(each.extent.value) for each in loops if isinstance(each.extent, Lit)]
+    loops = [statement for statement in statements(kernel.body) if isinstance(statement, For)]
+    return [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Lit)]
 
 
 def _resized(of: C, extent: int, less: int) -> Iterator[C]:
     """The case with all occurrences of a number reduced, if that is consistent."""
     old, new = index(extent), index(less)
-    made = map_bottom_up(lambda node: new if node is old else node, of.kernel)
-    if well_formed(made):
+    kernel = map_bottom_up(lambda node: new if node is old else node, of.kernel)
+    if well_formed(kernel):
         return
     arrays = []
-    for param, array in zip(made.params, of.arrays, strict=False):
+    for param, array in zip(kernel.params, of.arrays, strict=False):
         shape = shape_of(param.shape, {})
         if shape is None or any(size > room for size, room in zip(shape, array.shape, strict=True)):
             return
         arrays.append(_cut(array, shape))
-    yield evolve(of, kernel=made, arrays=tuple(arrays))
+    yield evolve(of, kernel=kernel, arrays=tuple(arrays))
 
 
 def _cut(array: Array, shape: tuple[int, ...]) -> Array:

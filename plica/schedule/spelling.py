@@ -68,15 +68,15 @@ def trace_from(steps: Iterable[tuple[Instruction, Decision | None, Place]]) -> T
     sorts: dict[tuple[int, int], str] = {}
     ended = False
     for what, decision, place in steps:
-        late = next((each for each in handles(what) if not 0 <= each.step < len(found)), None)
+        late = next((handle for handle in handles(what) if not 0 <= handle.step < len(found)), None)
         if late is not None:
             message = f"A step uses what step {late.step} gives, which does not come before it."
             refuse("cyclic-data", message, place)
-        for each in handles(what):
-            first = sorts.setdefault((each.step, each.output), each.sort)
-            if first != each.sort:
-                message = f"What step {each.step} gives is used as two things."
-                refuse("bad-json", message, place, f"a {first}", f"a {each.sort}")
+        for handle in handles(what):
+            first = sorts.setdefault((handle.step, handle.output), handle.sort)
+            if first != handle.sort:
+                message = f"What step {handle.step} gives is used as two things."
+                refuse("bad-json", message, place, f"a {first}", f"a {handle.sort}")
         if decision is not None and not isinstance(what, Sampling):
             message = f"{what.kind} does not decide numbers."
             refuse("bad-json", message, place, "no decision", str(decision))

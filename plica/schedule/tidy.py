@@ -40,11 +40,11 @@ def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
                 return stmt
             return For(stmt.var, extent, stmt.kind, stmt.body, stmt.annotations)
         if isinstance(stmt, Block):
-            bindings = tuple([_simple(each, variables, known) for each in stmt.bindings])
+            bindings = tuple([_simple(binding, variables, known) for binding in stmt.bindings])
             predicate = stmt.predicate
             if not free_vars(predicate).isdisjoint(variables):
                 parts = conjuncts(predicate)
-                predicate = all_of(_condition(each, variables, known) for each in parts)
+                predicate = all_of(_condition(part, variables, known) for part in parts)
             return with_parts(stmt, bindings=bindings, predicate=predicate)
         return stmt
 
@@ -59,11 +59,11 @@ def trimmed(loop: For, context: Context) -> For:
     while stack:
         if isinstance(stmt := stack.pop(), Block):
             mine = {
-                each.right: None
-                for each in conjuncts(stmt.predicate)
-                if isinstance(each, Lt) and each.left is loop.var
+                conjunct.right: None
+                for conjunct in conjuncts(stmt.predicate)
+                if isinstance(conjunct, Lt) and conjunct.left is loop.var
             }
-            found = mine if found is None else {each: None for each in found if each in mine}
+            found = mine if found is None else {scalar: None for scalar in found if scalar in mine}
             if not found:
                 return loop
         elif not substatements(stmt):
@@ -84,7 +84,7 @@ def _without(root: Stmt, condition: Scalar) -> Stmt:
     def change(stmt: Stmt, _: Context) -> Stmt:
         if not isinstance(stmt, Block):
             return stmt
-        kept = [each for each in conjuncts(stmt.predicate) if each is not condition]
+        kept = [conjunct for conjunct in conjuncts(stmt.predicate) if conjunct is not condition]
         return with_parts(stmt, predicate=all_of(kept))
 
     return mapped(root, change, EMPTY)
@@ -122,7 +122,7 @@ def mapped(
             loop = _loose(stmt.var, ZERO, stmt.extent)
             deeper = Context((*known.ranges, loop), known.facts)
         stack.append((stmt, None))
-        stack.extend([(each, deeper) for each in reversed(substatements(stmt))])
+        stack.extend([(substatement, deeper) for substatement in reversed(substatements(stmt))])
     return done[0]
 
 

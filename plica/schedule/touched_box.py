@@ -172,7 +172,7 @@ def _unless_all(span: ValueSpan | None, size: Scalar) -> ValueSpan | None:
 
 def _around(a: ValueSpan, b: ValueSpan, buffer: Buffer, context: Context) -> ValueSpan:
     line = Buffer(buffer.name, (index(1),), buffer.dtype)
-    one, two = (Box(line, (each.start,), (each.extent,), False) for each in (a, b))
+    one, two = (Box(line, (span.start,), (span.extent,), False) for span in (a, b))
     both = hull(one, two, context)
     return ValueSpan(both.starts[0], both.extents[0])
 

@@ -124,10 +124,10 @@ class Trace(Term):
 
 def check_traces(*given: Trace) -> None:
     """Refuses objects that are no traces."""
-    for each in given:
-        if not isinstance(each, Trace):
+    for trace in given:
+        if not isinstance(trace, Trace):
             hint = "trace_of(do-block, program) gives one, and so does Trace.from_json(text)."
-            raise wrong_argument("This is no trace.", "a Trace", each, hint)
+            raise wrong_argument("This is no trace.", "a Trace", trace, hint)
 
 
 class DecisionError(InputError, ValueError):

@@ -75,7 +75,7 @@ def transport(
     scenes: list[Scene] = []
     if source is not None:
         root = kernel_of(source)[2]
-        scenes = [each.scene for each in (begin(root), *states(trace, root))]
+        scenes = [replay_state.scene for replay_state in (begin(root), *states(trace, root))]
     with paused():
         state = begin(found)
         blocks = plan(trace, state.scene)
@@ -92,7 +92,7 @@ def _travelled(  # noqa: PLR0917  # a step, and all that is known of it
     here: _Journey, number: int, step: Step, blocks: Plan, origin: Origin, sizes: Sizes | None
 ) -> tuple[_Journey, Fate]:
     """The journey after one more step, and what became of the step."""
-    missing = [each for each in handles(step.instruction) if each not in here.now]
+    missing = [handle for handle in handles(step.instruction) if handle not in here.now]
     cut = ""
     asked = step
     if missing:
@@ -148,10 +148,10 @@ def _options(
     if not isinstance(asked.instruction, GetBlock):
         yield from candidates(asked, here.state.scene, origin)
         return
-    if (found := counterpart(asked.instruction, number, here.state.scene, blocks)) is not None:
-        same = found is asked.instruction
-        how = "" if same else f"the block {found.number} of the role {found.role!r}"
-        yield Step(found), how
+    if (get_block := counterpart(asked.instruction, number, here.state.scene, blocks)) is not None:
+        same = get_block is asked.instruction
+        how = "" if same else f"the block {get_block.number} of the role {get_block.role!r}"
+        yield Step(get_block), how
 
 
 def _alone(what: Instruction) -> Handle | None:
@@ -212,7 +212,7 @@ def plan(trace: Trace, scene: Scene) -> Plan:
             break
         if isinstance(step.instruction, GetBlock):
             asked[number] = step.instruction
-    wanted = sorted({(each.number, each.role) for each in asked.values()})
+    wanted = sorted({(get_block.number, get_block.role) for get_block in asked.values()})
     roles = roles_in(scene)
     best = [[0] * (len(roles) + 1) for _ in range(len(wanted) + 1)]
     for i in range(len(wanted) - 1, -1, -1):
@@ -231,7 +231,7 @@ def plan(trace: Trace, scene: Scene) -> Plan:
             j += 1
         else:
             i += 1
-    return {number: found[each.number, each.role] for number, each in asked.items()}
+    return {number: found[get_block.number, get_block.role] for number, get_block in asked.items()}
 
 
 def counterpart(what: GetBlock, number: int, scene: Scene, blocks: Plan) -> GetBlock | None:

@@ -61,8 +61,8 @@ def private(kernel: st.Kernel) -> st.Kernel:
     while isinstance(body, st.Alloc):
         held.append(body)
         body = body.body
-    for each in reversed(held):
-        body = _sunk(each, body)
+    for alloc in reversed(held):
+        body = _sunk(alloc, body)
     return with_body(kernel, body)
 
 
@@ -106,7 +106,7 @@ def _sunk(alloc: st.Alloc, root: st.Stmt) -> st.Stmt:
             break
         above = (*above, (stmt, users[0]))
         stmt = st.substatements(stmt)[users[0]]
-    if best is None or any(each in free_vars(buffer) for each in (best[1].var,)):
+    if best is None or any(var in free_vars(buffer) for var in (best[1].var,)):
         return st.Alloc(buffer, root)
     place, loop = best
     inside = st.For(loop.var, loop.extent, loop.kind, st.Alloc(buffer, loop.body), loop.annotations)
@@ -114,4 +114,4 @@ def _sunk(alloc: st.Alloc, root: st.Stmt) -> st.Stmt:
 
 
 def _declared(block: st.Block) -> set[Term]:
-    return {each.buffer for each in (*block.reads, *block.writes)}
+    return {region.buffer for region in (*block.reads, *block.writes)}

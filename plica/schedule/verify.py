@@ -179,7 +179,7 @@ def accesses(kernel: st.Kernel) -> tuple[VerifiedAccess, ...]:
 
 def _places(kernel: st.Kernel) -> Iterator[tuple[st.Stmt, Context, tuple[st.Block, ...]]]:
     """Every statement with its context."""
-    start = EMPTY.where(*[sc.Le(sc.index(0), each) for each in kernel.dims])
+    start = EMPTY.where(*[sc.Le(sc.index(0), dim) for dim in kernel.dims])
     stack: list[tuple[st.Stmt, Context, tuple[st.Block, ...]]] = [(kernel.body, start, ())]
     while stack:
         stmt, context, blocks = stack.pop()
@@ -206,7 +206,7 @@ def _places(kernel: st.Kernel) -> Iterator[tuple[st.Stmt, Context, tuple[st.Bloc
                 continue
             case _:
                 pass
-        stack.extend((each, inside, blocks) for each in reversed(st.substatements(stmt)))
+        stack.extend((statement, inside, blocks) for statement in reversed(st.substatements(stmt)))
 
 
 def _where(context: Context, condition: sc.Scalar) -> Context:
@@ -215,7 +215,7 @@ def _where(context: Context, condition: sc.Scalar) -> Context:
 
 
 def _reads(term: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
+    return any(isinstance(var, sc.Buffer) for var in free_vars(term))
 
 
 def _loads(roots: Sequence[sc.Scalar], context: Context) -> Iterator[tuple[sc.Load, Context]]:
@@ -230,7 +230,7 @@ def _loads(roots: Sequence[sc.Scalar], context: Context) -> Iterator[tuple[sc.Lo
         match node:
             case sc.Load(_, indices):
                 yield node, known
-                stack.extend((each, known) for each in reversed(indices))
+                stack.extend((index, known) for index in reversed(indices))
             case sc.Select(condition, then, orelse):
                 stack.append((orelse, known.unless(condition)))
                 stack.append((then, known.where(condition)))

@@ -74,13 +74,13 @@ def records_of(database: RecordSource, target: str) -> Records:
     """The best records of a database for a machine, by its fingerprint."""
     found: dict[str, list[Record]] = {}
     elsewhere = set[str]()
-    for each in database.all():
-        if each.cost is None:
+    for record in database.all():
+        if record.cost is None:
             continue
-        if each.target != target:
-            elsewhere.add(each.key)
+        if record.target != target:
+            elsewhere.add(record.key)
             continue
-        found.setdefault(each.key, []).append(each)
+        found.setdefault(record.key, []).append(record)
     best = {key: in_order(of)[:MAX_RECORDS_PER_WORK] for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
 
@@ -134,8 +134,8 @@ def rows_by(
 ) -> tuple[ChoiceRow, ...]:
     """The report rows of the kernels of a module with fused operators."""
     return tuple([
-        evolve(choice(records(), target, each.function, each.facts)[1], weight=each.weight)
-        for each in tasks_of(module, target, contract)
+        evolve(choice(records(), target, task.function, task.facts)[1], weight=task.weight)
+        for task in tasks_of(module, target, contract)
     ])  # fmt: skip
 
 
@@ -169,10 +169,10 @@ def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bo
     form, trace = usual[0], closed(usual[1])
     told = loops_digest(form)
     return any(
-        each.message == told
-        and _closed_of(each) is trace
-        and tuning.form(each.form, task, target) is form
-        for each in records
+        record.message == told
+        and _closed_of(record) is trace
+        and tuning.form(record.form, task, target) is form
+        for record in records
     )
 
 

@@ -55,7 +55,7 @@ class TuningSubject:
     def bytes(self) -> float:
         """The bytes read and written, each element once; open sizes count as zero."""
         params = self.space.sketches[0].kernel.params if self.space.sketches else ()
-        sizes = [[known(size) or 0 for size in each.shape] for each in params]
+        sizes = [[known(size) or 0 for size in param.shape] for param in params]
         pairs = zip(sizes, params, strict=True)
         return float(sum(prod(size) * each.dtype.bytes for size, each in pairs))
 
@@ -76,17 +76,17 @@ class Course:
     @property
     def trials(self) -> int:
         """How many points were built and run."""
-        return sum(each.is_trial for each in self.observations)
+        return sum(observation.is_trial for observation in self.observations)
 
     @property
     def twins(self) -> int:
         """How many points took the cost of one that is the same program."""
-        return sum(each.twin is not None for each in self.observations)
+        return sum(observation.twin is not None for observation in self.observations)
 
     @property
     def best(self) -> Observation | None:
         """The fastest point that was found."""
-        worked = [each for each in self.observations if each.cost is not None]
+        worked = [observation for observation in self.observations if observation.cost is not None]
         return self.winner or min(worked, key=lambda each: each.cost or 0.0, default=None)
 
     @property
@@ -110,10 +110,10 @@ class Course:
         """The best cost after each trial."""
         found = list[float | None]()
         best: float | None = None
-        for each in self.observations:
-            if each.cost is not None:
-                best = each.cost if best is None else min(best, each.cost)
-            if each.is_trial:
+        for observation in self.observations:
+            if observation.cost is not None:
+                best = observation.cost if best is None else min(best, observation.cost)
+            if observation.is_trial:
                 found.append(best)
         return tuple(found)
 
@@ -121,9 +121,9 @@ class Course:
     def errors(self) -> dict[str, int]:
         """How many trials failed, by how."""
         found = dict[str, int]()
-        for each in self.observations:
-            if each.error:
-                found[each.error] = found.get(each.error, 0) + 1
+        for observation in self.observations:
+            if observation.error:
+                found[observation.error] = found.get(observation.error, 0) + 1
         return dict(sorted(found.items()))
 
 

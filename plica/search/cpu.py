@@ -55,8 +55,8 @@ def _first_space(task: Task, target: Target) -> Space:
 def _untuned(task: Task, target: Target) -> tuple[Stages, Trace] | None:
     """Whether it can be lowered is checked by its consumer."""
     whole = collapsed_query(query_of(task)).stages
-    found = by_default(whole, task.facts, machine_of(target), lowers=lambda kernel: kernel)
-    return None if found is None else (found.form.stages, found.trace)
+    candidate = by_default(whole, task.facts, machine_of(target), lowers=lambda kernel: kernel)
+    return None if candidate is None else (candidate.form.stages, candidate.trace)
 
 
 def _space_of_kernel(kernel: Kernel, target: Target) -> Space:
@@ -77,7 +77,7 @@ def _policy(
     machine = machine_of(target)
     if name != TRANSFER:
         return policy_named(name, machine)
-    every = [each.whole for each in subjects]
+    every = [subject.whole for subject in subjects]
     records = list(database.all(target=fingerprint(target)))
     return taught(machine, lessons_of(every, records), precedents_of(every, records))
 

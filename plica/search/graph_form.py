@@ -88,7 +88,7 @@ MAX_NAMES: Final = 64  # names of a form that is read
 def choosable(pipeline: Pipeline) -> Iterator[str]:
     """The graph passes of a pipeline that may be left out: nothing later requires what they
     give."""
-    needed = {name for each in pipeline for name in (*each.before, *each.requires)}
+    needed = {name for pass_ in pipeline for name in (*pass_.before, *pass_.requires)}
     for each in pipeline.of("graph", "rules"):
         if not needed.intersection((each.name, *each.after)) and each.name not in MANDATORY_PASSES:
             yield each.name
@@ -107,7 +107,7 @@ def offered(pipeline: Pipeline) -> Iterator[str]:
 
 def graph_key(module: Module, contract: Contract, packs: Sequence[Pack]) -> str:
     """The key of a model for graph search: its digest, contract and packs."""
-    text = f"{digest(module)} {contract} {[(each.name, each.version) for each in packs]}"
+    text = f"{digest(module)} {contract} {[(pack.name, pack.version) for pack in packs]}"
     return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -121,8 +121,8 @@ def chosen_form(
     """The fastest recorded form of a model, or None if none applies to this pipeline."""
     if not any(each.startswith(PREFIX) for each in best):
         return None
-    for each in best.get(graph_key(module, contract, packs), ()):
-        form = GraphForm.from_text(each.trace_json)
+    for record in best.get(graph_key(module, contract, packs), ()):
+        form = GraphForm.from_text(record.trace_json)
         if form is not None and form.pipeline(pipeline) is not None:
             return form
     return None
@@ -138,10 +138,10 @@ def alternatives(
     source = infer(without_loops(module))
     history = begun(source)
     does_something: list[str] = []
-    for each in pipeline.of("graph", "rules"):
-        after = advanced(each, history, job)
+    for pass_ in pipeline.of("graph", "rules"):
+        after = advanced(pass_, history, job)
         if after.module is not history.module:
-            does_something.append(each.name)
+            does_something.append(pass_.name)
         history = after
     may = set(choosable(pipeline))
     forms = [GraphForm((each,)) for each in does_something if each in may]

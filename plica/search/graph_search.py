@@ -56,8 +56,8 @@ class GraphTuned:
     records: tuple[Record, ...] = ()
 
     def __str__(self) -> str:
-        timed = [each for each in self.trials if each.seconds is not None]
-        said = [f"{each.form} {duration(each.seconds or 0.0)}" for each in timed]
+        timed = [trial for trial in self.trials if trial.seconds is not None]
+        said = [f"{form_trial.form} {duration(form_trial.seconds or 0.0)}" for form_trial in timed]
         return f"graph: {self.form}" + (f" ({', '.join(said)})" if said else "")
 
 
@@ -91,23 +91,23 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
     found: list[FormTrial] = []
     times: dict[GraphForm, tuple[float, ...]] = {}
     best = GraphForm()
-    for each in thought:
-        if each.estimated > WORTH or len(times) > TRIED:
-            found.append(each)
+    for trial in thought:
+        if trial.estimated > WORTH or len(times) > TRIED:
+            found.append(trial)
             continue
         try:
             with deadline(end):
-                usually, now = calls(pipeline, copies(compiled(each.form)), values)
+                usually, now = calls(pipeline, copies(compiled(trial.form)), values)
         except (UnsupportedError, DeadlinePassed):
-            found.append(each)  # the pipeline needs that pass for this model, or there is no time
+            found.append(trial)  # the pipeline needs that pass for this model, or there is no time
             continue
         times.setdefault(GraphForm(), usually)
-        times[each.form] = now
-        found.append(FormTrial(each.form, each.estimated, mean(now)))
+        times[trial.form] = now
+        found.append(FormTrial(trial.form, trial.estimated, mean(now)))
         # Both were timed against the pipeline, so their ratios compare.
         faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
-        if faster and (best == GraphForm() or _part(times, each.form) < _part(times, best)):
-            best = each.form
+        if faster and (best == GraphForm() or _part(times, trial.form) < _part(times, best)):
+            best = trial.form
     key, name = graph_key(module, contract, packs), tuning_of(target).fingerprint(target)
     kept = [
         record(key, name, form.text, NAMED, (mean(of),), versions=versions, policy=IN_PLACE)
@@ -125,8 +125,8 @@ def _part(times: dict[GraphForm, tuple[float, ...]], form: GraphForm) -> float:
 def changed(usual: Sequence[Task], other: Sequence[Task], target: AnyTarget) -> float:
     """The estimated time of kernels only in one form, relative to those only in the other; 1 if
     there is no difference."""
-    here, there = (Counter({each.key: each.weight for each in of}) for of in (usual, other))
-    by_key = {each.key: each for each in (*usual, *other)}
+    here, there = (Counter({task.key: task.weight for task in of}) for of in (usual, other))
+    by_key = {task.key: task for task in (*usual, *other)}
 
     def taken(of: Counter[str]) -> float:
         return sum([many * estimated(by_key[key], target) for key, many in sorted(of.items())])

@@ -94,8 +94,8 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
         mine = [e for e in pairs if e.schedules[1] == schedule != e.schedules[0]]
         if not mine:
             continue
-        usual = _mean([each.untuned for each in mine])
-        after = _mean([each.tuned for each in mine])
+        usual = _mean([launch_pair.untuned for launch_pair in mine])
+        after = _mean([launch_pair.tuned for launch_pair in mine])
         defaults += [timed(each, each.subject.space.default, mean(usual)) for each, _ in of]
         if is_less(after, usual) and mean(after) <= CLEARLY * mean(usual):
             faster += [timed(each, point, mean(after)) for each, point in of]
@@ -117,21 +117,21 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
 
 def database_of(records: Sequence[Record]) -> Database:
     """A database of a few records, in memory."""
-    found = Database()
+    database = Database()
     for each in records:
-        found.put(each)
-    return found
+        database.put(each)
+    return database
 
 
 def copies(of: Executable) -> list[Executable]:
     """Several copies of a program, each with its own memory."""
-    bytes_ = sum([each.nbytes for each in of.artefact.constants])
+    bytes_ = sum([constant.nbytes for constant in of.artefact.constants])
     count = max(2, min(COPIES, MAX_COPIED_BYTES // max(1, bytes_)))
     return [of, *[_copy(of) for _ in range(count - 1)]]
 
 
 def _copy(of: Executable) -> Executable:
-    constants = tuple([_moved(each) for each in of.artefact.constants])
+    constants = tuple([_moved(constant) for constant in of.artefact.constants])
     return executable(replace(of.artefact, constants=constants), externs=of.externs)
 
 
@@ -171,8 +171,8 @@ def calls(
     """The median seconds of a call of each copy of two programs."""
     programs = (*untuned, *tuned)
     times: list[list[float]] = [[] for _ in programs]
-    for each in programs:
-        each(*values)  # its threads are there
+    for program in programs:
+        program(*values)  # its threads are there
     with placed(programs[0].artefact.threads):
         for at in _in_turns(programs):
             programs[at](*values)
@@ -190,12 +190,12 @@ def _launches(
     """The launches of both programs in pairs, with median times; none if their numbers differ."""
     programs = (*untuned, *tuned)
     schedules = [
-        {each.kernel: (each.before, each.json) for each in one[0].artefact.record().traces}
+        {trace.kernel: (trace.before, trace.json) for trace in one[0].artefact.record().traces}
         for one in (untuned, tuned)
     ]
     rows: list[list[tuple[ProfileRow, ...]]] = [[] for _ in programs]
-    for each in programs:
-        each(*values)  # its threads are there
+    for program in programs:
+        program(*values)  # its threads are there
     with placed(programs[0].artefact.threads):
         for at in _in_turns(programs):
             shown = programs[at].profile(*values, runs=RUNS, peak=1.0, bandwidth=1.0)
@@ -222,8 +222,8 @@ def drawn_inputs(module: Module) -> list[Array] | None:
     """Random inputs for a model of static sizes, or None."""
     random = np.random.default_rng(0)
     found: list[Array] = []
-    for each in module.main_function().params:
-        if not isinstance(of := each.type, TensorType):
+    for param in module.main_function().params:
+        if not isinstance(of := param.type, TensorType):
             return None
         sizes = [known(size) for size in of.shape]
         if None in sizes:

@@ -66,4 +66,4 @@ def point_text(point: Point) -> str:
 
 def points_text(points: Iterable[Point]) -> str:
     """Some points, one on each line."""
-    return "\n".join([point_text(each) for each in points])
+    return "\n".join([point_text(point) for point in points])

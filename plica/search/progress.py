@@ -85,7 +85,7 @@ def together(courses: Sequence[Course]) -> list[tuple[float, float]]:
     pairs = [(weight * one, weight * two) for weight, one, two in found if one and two]
     if len(pairs) < len(courses):
         return []
-    return [(sum(each[0] for each in pairs), sum(each[1] for each in pairs))]
+    return [(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))]
 
 
 def duration(seconds: float) -> str:

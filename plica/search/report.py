@@ -43,7 +43,7 @@ def page(courses: Sequence[Course], title: str = "Tuning", notes: Sequence[str] 
             if each.trials
         ]
     )
-    said = "".join([f"<p>{escape(each)}</p>" for each in notes])
+    said = "".join([f"<p>{escape(note)}</p>" for note in notes])
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{said}"
@@ -64,7 +64,7 @@ def _row(of: Course) -> str:
         "–" if default is None or not found else f"{default / found:.2f}×",
         escape(", ".join([f"{count} {how}" for how, count in of.errors.items()])) or "none",
     )
-    return "<tr>" + "".join([f"<td>{each}</td>" for each in cells]) + "</tr>"
+    return "<tr>" + "".join([f"<td>{cell}</td>" for cell in cells]) + "</tr>"
 
 
 def without_search(of: Course) -> float | None:
@@ -75,7 +75,7 @@ def without_search(of: Course) -> float | None:
 
 
 def _dots(of: Course) -> tuple[float | None, ...]:
-    return tuple([each.cost for each in of.observations if each.is_trial])
+    return tuple([observation.cost for observation in of.observations if observation.is_trial])
 
 
 def _split(courses: Sequence[Course]) -> str:

@@ -54,7 +54,7 @@ class Standing:
 
 def next_task(standings: Sequence[Standing]) -> int | None:
     """The index of the piece to continue with, or None if all are exhausted."""
-    if not (open_ := [n for n, each in enumerate(standings) if not each.finished]):
+    if not (open_ := [n for n, standing in enumerate(standings) if not standing.finished]):
         return None
     if new := [n for n in open_ if not standings[n].best]:
         return new[0]
@@ -82,7 +82,7 @@ def _at_roof(of: Standing, among: Sequence[Standing]) -> float:
 
 def promised(standings: Sequence[Standing], batches: int) -> float:
     """How many seconds of the whole this many more batches are expected to gain."""
-    timed = [(each, [cost for cost in each.best if cost]) for each in standings]
+    timed = [(standing, [cost for cost in standing.best if cost]) for standing in standings]
     firsts = [1 - costs[-1] / costs[0] for _, costs in timed if len(costs) > 1]
     usual = sum(firsts) / len(firsts) if firsts else 0.0
     gains = [

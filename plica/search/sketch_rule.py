@@ -85,7 +85,7 @@ SCHEDULE_RULES: Final = ExtensionGroup(
 
 def installed(machine: object) -> tuple[SketchRule, ...]:
     """The rules that installed libraries offer for a machine, in the order of their names."""
-    return tuple([each for each in SCHEDULE_RULES.all() if isinstance(machine, each.machines)])
+    return tuple([rule for rule in SCHEDULE_RULES.all() if isinstance(machine, rule.machines)])
 
 
 def drafts_of(

@@ -53,13 +53,13 @@ class Sketch:
 
     @property
     def size(self) -> int:
-        return prod(len(each.members) for each in self.supports)
+        return prod(len(support.members) for support in self.supports)
 
     @property
     def default(self) -> tuple[Decision, ...]:
         """The trace's own decisions."""
         decided = self.trace.decisions()
-        return tuple([decided[each] for each in self.steps])
+        return tuple([decided[step] for step in self.steps])
 
     @property
     def loops_digest(self) -> str:
@@ -67,15 +67,15 @@ class Sketch:
 
     def decided(self, decisions: tuple[Decision, ...]) -> Trace:
         """The trace with these decisions."""
-        found = self.trace
+        trace = self.trace
         for number, decision in zip(self.steps, decisions, strict=True):
-            found = found.with_decision(number, decision)
-        return found
+            trace = trace.with_decision(number, decision)
+        return trace
 
 
 def loops_digest(form: Stages) -> str:
     """A digest of a form that has its loops already, whatever names are in it; else nothing."""
-    whole = any(isinstance(each, ExternStage) for each in form.stages)
+    whole = any(isinstance(stage, ExternStage) for stage in form.stages)
     return f"loops {digest(form)}" if whole else ""
 
 
@@ -145,7 +145,7 @@ class Space:
         """A point at random; every sketch is equally likely, every decision of it too."""
         at = random.randrange(len(self.sketches))
         supports = self.sketches[at].supports
-        return Point(at, tuple([random.choice(each.members) for each in supports]))
+        return Point(at, tuple([random.choice(support.members) for support in supports]))
 
     def mutated(self, point: Point, random: Random) -> Point:
         """The point with one decision redrawn; occasionally all of them."""
@@ -153,7 +153,7 @@ class Space:
         if not supports or (len(self.sketches) > 1 and random.random() < ELSEWHERE):
             return self.drawn(random)
         at = random.randrange(len(supports))
-        others = [each for each in supports[at].members if each != point.decisions[at]]
+        others = [member for member in supports[at].members if member != point.decisions[at]]
         return _with(point, at, random.choice(others))
 
     def crossed(self, one: Point, other: Point, random: Random) -> Point:
@@ -161,7 +161,7 @@ class Space:
         if one.sketch != other.sketch:
             return one
         pairs = zip(one.decisions, other.decisions, strict=True)
-        return Point(one.sketch, tuple([random.choice(each) for each in pairs]))
+        return Point(one.sketch, tuple([random.choice(pair) for pair in pairs]))
 
     def neighbours(self, point: Point) -> tuple[Point, ...]:
         """The points that are one small step away."""

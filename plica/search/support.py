@@ -74,7 +74,7 @@ class OneOf:
 
     @property
     def members(self) -> tuple[Decision, ...]:
-        return tuple([(each,) for each in self.numbers])
+        return tuple([(number,) for number in self.numbers])
 
     def neighbours(self, of: Decision) -> tuple[Decision, ...]:
         """The number before and the number after."""
@@ -148,14 +148,14 @@ def _tiles(extent: int, parts: int, max_inner: int) -> tuple[Decision, ...]:
 @lru_cache(maxsize=256)
 def _beside(members: tuple[Decision, ...]) -> dict[Decision, tuple[Decision, ...]]:
     """Which members are near which."""
-    near: dict[Decision, dict[Decision, None]] = {each: {} for each in members}
+    near: dict[Decision, dict[Decision, None]] = {member: {} for member in members}
     lines: dict[tuple[int, ...], list[Decision]] = {}
-    for each in members:
-        for at, here in enumerate(each):
-            lines.setdefault((at, *each[:at], *each[at + 1 :]), []).append(each)
-            for other in range(at + 1, len(each)):
-                rest = [n for m, n in enumerate(each) if m not in (at, other)]
-                lines.setdefault((-1 - at, other, here * each[other], *rest), []).append(each)
+    for member in members:
+        for at, here in enumerate(member):
+            lines.setdefault((at, *member[:at], *member[at + 1 :]), []).append(member)
+            for other in range(at + 1, len(member)):
+                rest = [n for m, n in enumerate(member) if m not in (at, other)]
+                lines.setdefault((-1 - at, other, here * member[other], *rest), []).append(member)
     for line in lines.values():
         for one, next_ in pairwise(sorted(line)):
             near[one][next_] = None

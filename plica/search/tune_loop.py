@@ -134,14 +134,14 @@ class Run:
         if search.state is not None:
             state, more = self.policy.step(search.state, search.unseen)
             return evolve(search, state=state, left=more, unseen=())
-        seen = {each.point: each for each in search.course.observations}
-        if any(each.error in BROKEN for each in seen.values()):
+        seen = {observation.point: observation for observation in search.course.observations}
+        if any(observation.error in BROKEN for observation in seen.values()):
             over = SearchState[Any](ObservedSpace(search.course.subject.space), self.seed)
             return evolve(search, state=evolve(over, finished=True))
         state, first = opened or self.opened(search.course.subject)
         search = evolve(search, course=evolve(search.course, subject=search.course.subject.whole))
         state, more = self.policy.step(state, tuple(seen.values()))
-        left = tuple([each for each in (*first, *more) if each not in seen])
+        left = tuple([point for point in (*first, *more) if point not in seen])
         return evolve(search, state=state, left=left)
 
     def further(self, search: _Search) -> _Search:
@@ -192,7 +192,7 @@ def tuned(
     end = inf if seconds is None else time.monotonic() + seconds
     if isinstance(run.measurer, Bounded):
         run.measurer.until = end
-    searches = [run.start(each) for each in subjects]
+    searches = [run.start(subject) for subject in subjects]
 
     def is_time() -> bool:
         return seconds is None or _is_time(searches, clock() - start, seconds)
@@ -205,7 +205,7 @@ def tuned(
             pass  # what was under way is lost
         finally:  # an interrupt waits for no proposal that has not begun
             proposals.close()
-        courses = tuple([each.course for each in searches])
+        courses = tuple([search.course for search in searches])
         return _all_decided(courses, run) if finals else courses
 
 
@@ -283,7 +283,7 @@ class _Proposals:
         """Queries in the background the policy of the task that would be next, or that of the same
         task; returns the search to be measured."""
         mine = searches[number]
-        if any(not each.best for each in standings):
+        if any(not standing.best for standing in standings):
             return mine  # defaults come first
         standings[number] = evolve(standings[number], finished=True)
         other = next_task(standings)
@@ -302,7 +302,7 @@ class _Proposals:
         """The first proposal of a search's policy, built after the default."""
         whole = search.course.subject.whole
         opened = self._run.opened(whole)
-        left = tuple([each for each in opened[1] if each not in search.left])
+        left = tuple([point for point in opened[1] if point not in search.left])
         _prepare(self._run, evolve(search, course=Course(whole), left=left))
         return opened
 
@@ -343,7 +343,7 @@ def _prepare(run: Run, search: _Search) -> None:
     """Starts building proposals in advance."""
     if isinstance(run.measurer, Preparer):
         subject = search.course.subject
-        if missing := [each for each in search.left if _recorded(search, each) is None]:
+        if missing := [point for point in search.left if _recorded(search, point) is None]:
             run.measurer.prepare(subject.task, subject.space, missing)
 
 
@@ -370,13 +370,13 @@ def _batch(
     """One batch of a search, or as much of it as trials and time are left for."""
     subject = search.course.subject
     points = search.left[:most]
-    found = {each: _recorded(search, each) for each in points}
+    found = {point: _recorded(search, point) for point in points}
     classes, same = run.twins(subject.space, points, search.classes)
-    same = {each: first for each, first in same.items() if found[each] is None}
-    missing = [each for each in points if found[each] is None and each not in same]
+    same = {point: first for point, first in same.items() if found[point] is None}
+    missing = [point for point in points if found[point] is None and point not in same]
     course = search.course
     before = len(course.observations)
-    place = {each: before + n for n, each in enumerate(points)}
+    place = {point: before + n for n, point in enumerate(points)}
 
     def arrived(of: Measured) -> None:
         nonlocal course
@@ -393,33 +393,33 @@ def _batch(
         if not has_time:
             raise DeadlinePassed
 
-    for each in points:
-        if (kept := found[each]) is not None:
-            course = _observed(course, each, kept)
+    for point in points:
+        if (kept := found[point]) is not None:
+            course = _observed(course, point, kept)
     if len(missing) < len(points):
         told(course)
     if missing:
         with suppress(DeadlinePassed):
             run.measurer.measure(subject.task, subject.space, missing, arrived)
-    known = {each.point: each for each in course.observations}
-    for each, first in same.items():
+    known = {observation.point: observation for observation in course.observations}
+    for point, first in same.items():
         if first in known:
-            twin = evolve(known[first], point=each, twin=first)
+            twin = evolve(known[first], point=point, twin=first)
             course = evolve(course, observations=(*course.observations, twin))
     came = _in_order(course.observations[before:], points)
     course = evolve(
         course, observations=(*course.observations[:before], *came), batches=_batches(course)
     )
-    barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
+    barren = 0 if any(observation.is_trial for observation in came) else search.barren + len(came)
     unseen = () if search.state is None else (*search.unseen, *came)
-    done = {each.point for each in came}
-    left = tuple([each for each in search.left if each not in done])
+    done = {observation.point for observation in came}
+    left = tuple([point for point in search.left if point not in done])
     return _Search(course, search.state, left, search.known, barren, unseen, classes)
 
 
 def _in_order(came: Sequence[Observation], points: Sequence[Point]) -> tuple[Observation, ...]:
-    by_point = {each.point: each for each in came}
-    return tuple([by_point[each] for each in points if each in by_point])
+    by_point = {observation.point: observation for observation in came}
+    return tuple([by_point[point] for point in points if point in by_point])
 
 
 def _recorded(search: _Search, point: Point) -> Record | None:
@@ -450,8 +450,8 @@ def _batches(course: Course) -> tuple[float | None, ...]:
 
 def _is_time(searches: Sequence[_Search], gone: float, seconds: float) -> bool:
     """Whether there is time for another batch and the final comparisons."""
-    measured = sum(each.course.measured for each in searches)
-    finals = sum(len(_finalists(each.course)) for each in searches)
+    measured = sum(search.course.measured for search in searches)
+    finals = sum(len(_finalists(search.course)) for search in searches)
     return gone + gone / max(1, measured) * finals < seconds
 
 
@@ -465,8 +465,8 @@ def _finalists(course: Course) -> tuple[Point, ...]:
     default = [each for each in worked if each.point == course.subject.space.default]
     if best[0] in default and is_faster(best[0], best[1]):
         return ()
-    rest = [each.point for each in best if each not in default]
-    return tuple([each.point for each in default] + rest[: FINALISTS - len(default)])
+    rest = [observation.point for observation in best if observation not in default]
+    return tuple([observation.point for observation in default] + rest[: FINALISTS - len(default)])
 
 
 def _decided(course: Course, run: Run) -> Course:
@@ -475,13 +475,13 @@ def _decided(course: Course, run: Run) -> Course:
     if not isinstance(run.measurer, Arbiter) or not points:
         return course
     timed = run.measurer.finals(course.subject.task, course.subject.space, points)
-    for trial, each in enumerate(timed):
-        if each.status == LATE:
+    for trial, measured in enumerate(timed):
+        if measured.status == LATE:
             continue
-        run.database.put(run.record(course.subject, each, trial, FINAL))
+        run.database.put(run.record(course.subject, measured, trial, FINAL))
     if not (order := ranked(timed)):
         return course
     winner, default = order[0], course.subject.space.default
-    stayed = next((each.cost for each in order if each.point == default), None)
+    stayed = next((measured.cost for measured in order if measured.point == default), None)
     won = Observation(winner.point, winner.cost, "", winner.noise)
     return evolve(course, winner=won, stayed=stayed)

@@ -38,11 +38,11 @@ def twins(
 ) -> tuple[dict[str, Point], dict[Point, Point]]:
     """The first point of each class with those of new points, and of each twin the first."""
     known, found = dict(classes), dict[Point, Point]()
-    for each in points:
-        if (of := twin_class(space, each)) is not None:
-            first = known.setdefault(of, each)
-            if first != each:
-                found[each] = first
+    for point in points:
+        if (of := twin_class(space, point)) is not None:
+            first = known.setdefault(of, point)
+            if first != point:
+                found[point] = first
     return known, found
 
 

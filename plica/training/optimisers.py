@@ -166,7 +166,7 @@ def _made(
     if names[2 : 2 + len(slots)] != slots:
         message = f"The memory of the rule {name} does not follow its weight and its slope."
         raise _refused(name, message, ", ".join(slots), ", ".join(names[2:]))
-    if wrong := [each for each in rule.params if not _is_number(each.type)]:
+    if wrong := [param for param in rule.params if not _is_number(param.type)]:
         message = f"The rule {name} is not one for single numbers."
         raise _refused(name, message, "floats of rank 0", f"{wrong[0].name}: {wrong[0].type}")
     found = rule.ret.items if isinstance(rule.ret, TupleType) else (rule.ret,)
@@ -178,7 +178,7 @@ def _made(
 
 
 def _names(rule: Function) -> tuple[str, ...]:
-    return tuple([str(each.name) for each in rule.params])
+    return tuple([str(param.name) for param in rule.params])
 
 
 def _is_number(of: Type | None) -> bool:

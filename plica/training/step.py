@@ -63,9 +63,9 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep
     chosen = _weights(function, wrt)
     _check(chosen)
     supply = NameSupply(*derived.values, *derived.names)
-    kept = {str(each.name) for each in function.params}
+    kept = {str(param.name) for param in function.params}
     for name in (WEIGHTS, MEMORY, *optimiser.open):
-        if name in kept - {str(each.name) for each in chosen}:
+        if name in kept - {str(var.name) for var in chosen}:
             raise InputError(
                 Diagnostic(
                     "bad-optimiser",
@@ -75,17 +75,17 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep
                     name,
                 )
             )
-    types = [_tensor(each.type) for each in chosen]
-    slots = tuple([TupleType(optimiser.memory(each)) for each in types])
+    types = [_tensor(var.type) for var in chosen]
+    slots = tuple([TupleType(optimiser.memory(tensor_type)) for tensor_type in types])
     of_memory = TupleType((*([TensorType((), f32)] if optimiser.counts else []), *slots))
     weights = Var(supply.name(WEIGHTS), TupleType(tuple(types)))
     memory = Var(supply.name(MEMORY), of_memory if optimiser.slots or optimiser.counts else _UNIT)
-    given = {each: Project(weights, at) for at, each in enumerate(chosen)}
-    rest = tuple([each for each in function.params if each not in given])
+    given = {var: Project(weights, at) for at, var in enumerate(chosen)}
+    rest = tuple([param for param in function.params if param not in given])
     opened = {name: Var(supply.name(name), TensorType((), f32)) for name in optimiser.open}
 
     inner = Var(supply.name(main.name.hint), main.type)
-    call = Call(inner, tuple([given.get(each, each) for each in function.params]))
+    call = Call(inner, tuple([given.get(param, param) for param in function.params]))
     slopes = Project(call, 1)
     common: dict[str, Expr] = dict(opened)
     start = 0
@@ -106,7 +106,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep
     whole = Function(function.dims, (), params, None, body)
     made = {inner if name is main else name: value for name, value in derived.items()}
     module = evaluate_partially(infer(module_of({**made, outer: whole}, outer)))
-    names = [str(each.name) for each in chosen]
+    names = [str(var.name) for var in chosen]
     return TrainingStep(module, tuple(zip(names, types, strict=True)), optimiser)
 
 
@@ -116,9 +116,9 @@ _UNIT: Final = TupleType(())
 def _weights(function: Function, wrt: Which) -> list[Var]:
     """The parameters that slopes are of, in their order."""
     if wrt is None:
-        return [each for each in function.params if _floats(each.type)]
+        return [param for param in function.params if _floats(param.type)]
     asked: Sequence[int | str] = (wrt,) if isinstance(wrt, int | str) else tuple(wrt)
-    names = {str(each.name): each for each in function.params}
+    names = {str(param.name): param for param in function.params}
     return [names[each] if isinstance(each, str) else function.params[each] for each in asked]
 
 
@@ -129,18 +129,18 @@ def _floats(of: Type | None) -> bool:
 
 
 def _check(chosen: Sequence[Var]) -> None:
-    if wrong := [each for each in chosen if not isinstance(each.type, TensorType)]:
+    if wrong := [var for var in chosen if not isinstance(var.type, TensorType)]:
         raise InputError(
             *[
                 Diagnostic(
                     "bad-optimiser",
-                    f"The weight {each.name} is not a tensor.",
-                    Place(node=str(each.name)),
+                    f"The weight {var.name} is not a tensor.",
+                    Place(node=str(var.name)),
                     "a tensor of floats",
-                    str(each.type),
+                    str(var.type),
                     "Give a loss its weights as parameters of their own.",
                 )
-                for each in wrong
+                for var in wrong
             ]
         )
 
@@ -162,12 +162,12 @@ def _updated(
 ) -> list[Expr]:
     """What the rule makes of a weight of some type, its slope and its memory."""
     settings = {name: const(value, f32) for name, value in optimiser.settings}
-    given = {name: _at(each, of.dtype) for name, each in {**settings, **common}.items()}
+    given = {name: _at(expr, of.dtype) for name, expr in {**settings, **common}.items()}
     if isinstance(optimiser.rule, TensorRule):
         return list(optimiser.rule.update(own[0], own[1], own[2:], given))
     rule = _flat(optimiser.rule)
     memo: dict[Expr, Expr] = dict(zip(rule.params, own, strict=False))
-    memo |= {each: given[str(each.name)] for each in rule.params[len(own) :]}
+    memo |= {param: given[str(param.name)] for param in rule.params[len(own) :]}
     for node in expressions(rule.body):
         if node not in memo:
             new = with_operands(node, tuple([memo[part] for part in operands(node)]))

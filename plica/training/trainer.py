@@ -52,7 +52,7 @@ class StateBuffer:
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self.arrays = [port.empty() for port in ports]
-        self.addresses = [address_of(each) for each in self.arrays]
+        self.addresses = [address_of(array) for array in self.arrays]
         self._unused = self._uses()  # nothing else holds them yet
 
     @property
@@ -101,7 +101,7 @@ class Trainer:
         self.step = of
         self.exe = exe
         self.names = tuple([name for name, _ in of.weights])
-        self._slots = [len(of.optimiser.memory(each)) for _, each in of.weights]
+        self._slots = [len(of.optimiser.memory(tensor_type)) for _, tensor_type in of.weights]
         self._counts = of.optimiser.counts
         held = len(self.names) + sum(self._slots) + self._counts
         self._loss, self._held, self._data = exe.outputs[0], exe.outputs[1:], exe.inputs[held:]
@@ -160,8 +160,8 @@ class Trainer:
     def _buffer(self) -> StateBuffer:
         """A buffer without a referenced state."""
         with self._choosing:
-            for at, each in enumerate(self._states):
-                if each.is_free:
+            for at, state in enumerate(self._states):
+                if state.is_free:
                     return self._states.pop(at)
         return StateBuffer(self._held)
 

@@ -83,7 +83,7 @@ class BlockFormat:
         }
         value = self.value(**found)
         parts = value if isinstance(value, tuple) else (value,)
-        flat = [merged(each, lead + 1, 2 if len(parts) > 1 else len(self.shape)) for each in parts]
+        flat = [merged(part, lead + 1, 2 if len(parts) > 1 else len(self.shape)) for part in parts]
         whole = flat[0] if len(flat) == 1 else op.concat(tuple(flat), axis=-1)
         return merged(whole, lead, 2)
 

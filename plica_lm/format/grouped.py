@@ -40,7 +40,7 @@ def awq(group: int, bits: int = 4) -> GroupedFormat:
 
     def decode(words: Expr, zeros: Expr, scales: Expr) -> Expr:
         order = AWQ_ORDER if bits == 4 else range(WORD // bits)
-        number, zero = (_unpacked(each, 1, order, bits) for each in (words, zeros))
+        number, zero = (_unpacked(expr, 1, order, bits) for expr in (words, zeros))
         return _scaled(number, zero, scales, group)
 
     return GroupedFormat(f"awq{bits}", ("qweight", "qzeros", "scales"), decode)
@@ -58,7 +58,7 @@ def gptq(group: int, bits: int = 4, *, ordered: bool = False, less: int = 1) -> 
         zero = op.bitwise_and(_unpacked(zeros, 1, order, bits) + less, (1 << bits) - 1)
         if not ordered:
             return _scaled(number, zero, scales, group)
-        zero, scale = (op.take(each, index[0], axis=0) for each in (zero, scales))
+        zero, scale = (op.take(expr, index[0], axis=0) for expr in (zero, scales))
         return op.transpose(real(number - zero) * real(scale), axes=(1, 0))
 
     names = ("qweight", "qzeros", "scales", *(["g_idx"] if ordered else []))
@@ -96,6 +96,6 @@ def _unpacked(words: Expr, axis: int, order: Sequence[int], bits: int) -> Expr:
 def _scaled(number: Expr, zero: Expr, scales: Expr, group: int) -> Expr:
     """`(number - zero) * scale` of (in, out), transposed."""
     split = op.reshape_codes(number, codes=(-4, -1, group, 0))
-    zero, scales = (op.expand_dims(each, axis=(1,)) for each in (zero, scales))
+    zero, scales = (op.expand_dims(expr, axis=(1,)) for expr in (zero, scales))
     whole = merged(real(split - zero) * op.cast(scales, dtype=f32), 0, 2)
     return op.transpose(whole, axes=(1, 0))

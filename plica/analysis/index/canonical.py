@@ -60,7 +60,7 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
     parts = key.atoms if isinstance(key, Product) else (key,)
     places: list[int] = []
     if known.by_name:
-        names = sorted({_name(each) for part in parts for each in free_vars(part)})
+        names = sorted({_name(var) for part in parts for var in free_vars(part)})
         marks = sorted(_mark(part, known) for part in parts)
         known.ranks[key] = (0, names, len(parts), b"".join(marks))
         return known.ranks[key]
@@ -382,10 +382,10 @@ def _apart(
 def _left_over(of: Key, factor: Key) -> Polynomial | None:
     """`of / factor` where every atom of the factor is an atom of the product."""
     rest = list(of.atoms) if isinstance(of, Product) else [of]
-    for each in factor.atoms if isinstance(factor, Product) else (factor,):
-        if each not in rest:
+    for scalar in factor.atoms if isinstance(factor, Product) else (factor,):
+        if scalar not in rest:
             return None
-        rest.remove(each)
+        rest.remove(scalar)
     if not rest:
         return number(1)
     return atom(rest[0]) if len(rest) == 1 else Polynomial(0, {Product(tuple(rest)): 1})

@@ -219,6 +219,6 @@ def _closed(of: Polynomial, fresh: dict[object, sc.Scalar]) -> sc.Scalar | None:
 
 
 def _unknown(key: object, fresh: dict[object, sc.Scalar]) -> sc.Scalar:
-    if (found := fresh.get(key)) is None:
-        found = fresh[key] = sc.ScalarVar(Name("an unknown", len(fresh)), i64)
-    return found
+    if (scalar := fresh.get(key)) is None:
+        scalar = fresh[key] = sc.ScalarVar(Name("an unknown", len(fresh)), i64)
+    return scalar

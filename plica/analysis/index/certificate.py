@@ -78,8 +78,8 @@ def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | N
     columns = _columns(unknowns, condition, context)
     truth, *allowed = all_values((condition, *said), columns)
     wrong = ~truth
-    for each in allowed:
-        wrong &= each
+    for array in allowed:
+        wrong &= array
     if not wrong.any():
         return None
     best = 0
@@ -120,7 +120,7 @@ MAX_TRIES: Final = 240
 
 def fails(point: dict[Scalar, int], condition: Scalar, context: Context) -> bool:
     """Whether the context allows the point and the condition is false there."""
-    return all(value(each, point) for each in context.conditions()) and not value(condition, point)
+    return all(value(term, point) for term in context.conditions()) and not value(condition, point)
 
 
 def _columns(

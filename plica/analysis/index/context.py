@@ -82,7 +82,7 @@ class Context(Term):
         if hidden.isdisjoint(free_vars(self)):
             return self
         ranges = tuple([each for each in self.ranges if free_vars(each).isdisjoint(hidden)])
-        facts = tuple([each for each in self.facts if free_vars(each).isdisjoint(hidden)])
+        facts = tuple([fact for fact in self.facts if free_vars(fact).isdisjoint(hidden)])
         return Context(ranges, facts)
 
     def concerning(self, term: Term) -> Context:
@@ -182,7 +182,7 @@ def negated(condition: sc.Scalar) -> sc.Scalar:
                 return []
 
     def result(job: tuple[sc.Scalar, bool]) -> sc.Scalar:
-        inside = [memo[each] for each in parts(job)]
+        inside = [memo[part] for part in parts(job)]
         node, flip = job
         match node:
             case sc.Not():

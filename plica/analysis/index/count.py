@@ -30,13 +30,13 @@ def positive_dims(extents: Iterable[Scalar], conditions: Iterable[Scalar]) -> fr
     A product that counts iterations, or is more than something that is not negative, is not 0.
     """
     products = list(extents)
-    for each in conditions:
-        pair = comparison(each)
+    for condition in conditions:
+        pair = comparison(condition)
         if pair is not None and is_natural(normal_dim(pair[0])):
             products.append(normal_dim(pair[1]))
     found: set[Term] = set()
-    for each in products:
-        terms = list(polynomial(each).values())
+    for scalar in products:
+        terms = list(polynomial(scalar).values())
         if len(terms) == 1 and terms[0][1] > 0:
             found.update(atom for atom in terms[0][0] if isinstance(atom, ScalarVar))
     return frozenset(found)
@@ -58,9 +58,9 @@ def is_natural(term: Scalar) -> bool:
 def times(*factors: Scalar) -> Scalar:
     """The product of dims."""
     total, symbols = 1, []
-    for each in factors:
-        if (number := known(each)) is None:
-            symbols.append(each)
+    for factor in factors:
+        if (number := known(factor)) is None:
+            symbols.append(factor)
         else:
             total *= number
     if not symbols or total == 0:

@@ -106,8 +106,8 @@ def _substituted(row: Polynomial, low: Polynomial, high: Polynomial) -> Polynomi
     total = number(row.constant)
     for key, factor in row.terms.items():
         part = number(factor)
-        for each in atoms_of(key):
-            part = part.times(value if each is unknown else atom(each))
+        for scalar in atoms_of(key):
+            part = part.times(value if scalar is unknown else atom(scalar))
         total = total.plus(part)
     return total
 
@@ -115,8 +115,8 @@ def _substituted(row: Polynomial, low: Polynomial, high: Polynomial) -> Polynomi
 def solvable(row: Polynomial) -> Scalar | None:
     """An unknown that a row, as an equation, gives in terms of the others."""
     uses: dict[Scalar, int] = {}
-    for each in row.atoms():
-        uses[each] = uses.get(each, 0) + 1
+    for scalar in row.atoms():
+        uses[scalar] = uses.get(scalar, 0) + 1
     best: Scalar | None = None
     for key, coefficient in row.terms.items():
         if not isinstance(key, Product) and abs(coefficient) == 1 and uses[key] == 1:
@@ -175,14 +175,14 @@ def contradiction(rows: Sequence[Polynomial]) -> list[Fraction] | None:
 
 def adds_up(rows: Sequence[Polynomial], multiples: Sequence[Fraction]) -> bool:
     """Whether the multiples show a contradiction: none negative, and the sum a negative number."""
-    if len(rows) != len(multiples) or any(each < 0 for each in multiples):
+    if len(rows) != len(multiples) or any(multiple < 0 for multiple in multiples):
         return False
     scale = 1
-    for each in multiples:
-        scale *= each.denominator
+    for multiple in multiples:
+        scale *= multiple.denominator
     total = NOTHING
-    for row, each in zip(rows, multiples, strict=True):
-        total = total.plus(row, int(each * scale))
+    for row, multiple in zip(rows, multiples, strict=True):
+        total = total.plus(row, int(multiple * scale))
     return not total.terms and total.constant < 0
 
 

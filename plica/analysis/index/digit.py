@@ -291,12 +291,12 @@ class Digits:
 
     def term(self, of: DigitSum) -> sc.Scalar:
         """The sum as a term."""
-        found: sc.Scalar | None = None if of.base is count.ZERO else of.base
+        scalar: sc.Scalar | None = None if of.base is count.ZERO else of.base
         for scale, digit in reversed(of.parts):
             value = digit.of(digit.source)
             part = value if scale is count.ONE else sc.Mul(value, scale)
-            found = part if found is None else sc.Add(part, found)
-        return count.ZERO if found is None else found
+            scalar = part if scalar is None else sc.Add(part, scalar)
+        return count.ZERO if scalar is None else scalar
 
     def _cut(self, scales: dict[Digit, sc.Scalar], wanted: Digit) -> None:
         """Take apart a digit of which another is the upper part."""

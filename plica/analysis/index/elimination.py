@@ -94,11 +94,11 @@ def contradicted(
         if each.p < 0 or each.q < 0:
             raise ValueError("A multiple of a row must not be negative.")
         rows.append(_sum(each, rows))
-    found = np.zeros(len(constants[0]) if constants else 1, dtype=np.bool_)
+    array = np.zeros(len(constants[0]) if constants else 1, dtype=np.bool_)
     for row, constant in rows:
         if not any(row):
-            found |= np.asarray(constant < 0, dtype=np.bool_)
-    return found
+            array |= np.asarray(constant < 0, dtype=np.bool_)
+    return array
 
 
 def solutions(of: Refutation, number: int, most: int = 64) -> list[dict[int, int]]:

@@ -52,8 +52,8 @@ def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] |
     """A shape that contains the image, as small as can be shown; None if unknown."""
     digits = Digits(dict(zip(of.vars, shape, strict=True)))
     found = []
-    for each in of.results:
-        parts = digits.sum_of(each)
+    for result in of.results:
+        parts = digits.sum_of(result)
         last = None if parts is None else reach(parts)
         if last is None:
             return None
@@ -93,14 +93,14 @@ def are_apart(of: IndexMap, shape: tuple[Scalar, ...]) -> bool | None:
     >>> [are_apart(index_map(lambda i, j: (i + n * j,)), box) for n in (3, 1)]
     [True, False]
     """
-    sizes = [known(each) for each in shape]
-    count = math.prod([each for each in sizes if each is not None])
+    sizes = [known(scalar) for scalar in shape]
+    count = math.prod([size for size in sizes if size is not None])
     if None in sizes or count > MAX_POINTS:
         return None
     if not of.results or count == 0:
         return count <= 1
-    places = [evaluate(Compute((), of.vars, shape, each), []) for each in of.results]
-    rows = np.stack([each.reshape(-1) for each in places], axis=1)
+    places = [evaluate(Compute((), of.vars, shape, result), []) for result in of.results]
+    rows = np.stack([place.reshape(-1) for place in places], axis=1)
     return len(np.unique(rows, axis=0)) == count
 
 
@@ -115,24 +115,24 @@ def _padding(of: IndexMap, shape: tuple[Scalar, ...], back: IndexMap, context: C
         conditions += [Lt(source, index(0)), Le(size, source)]
     for var, again in zip(back.vars, of.apply(back.results), strict=True):
         conditions.append(Not(Eq(var, again)))
-    found: Scalar = FALSE
-    for each in conditions:
-        condition = simplify(each, context)
+    scalar: Scalar = FALSE
+    for term in conditions:
+        condition = simplify(term, context)
         if isinstance(condition, Lit) and not condition.value:
             continue
-        found = condition if found is FALSE else Or(found, condition)
-    return simplify(found, context)
+        scalar = condition if scalar is FALSE else Or(scalar, condition)
+    return simplify(scalar, context)
 
 
 def _names(of: IndexMap) -> tuple[ScalarVar, ...]:
     """A variable for each result: the one it is, where it is one, or a new one."""
-    used: set[Name] = {each.name for each in of.vars}
+    used: set[Name] = {var.name for var in of.vars}
     taken: set[Term] = set()
     found: list[ScalarVar] = []
-    for each in of.results:
-        if isinstance(each, ScalarVar) and each in of.vars and each not in taken:
-            taken.add(each)
-            found.append(each)
+    for result in of.results:
+        if isinstance(result, ScalarVar) and result in of.vars and result not in taken:
+            taken.add(result)
+            found.append(result)
             continue
         name = fresh(Name("p"), used)
         used.add(name)

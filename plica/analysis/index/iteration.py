@@ -66,12 +66,12 @@ class IterationMap:
         self._digits = Digits(dict(loops), conjuncts(predicate), way)
         self._besides = self._restrict()
         variables = frozenset([var for var, _ in loops])
-        self.falling = tuple([_falls(each, variables) for each in bindings])
+        self.falling = tuple([_falls(binding, variables) for binding in bindings])
         """Which bindings are counted from their end, in `sums` too."""
         self.sums = tuple(
             [
-                self._digits.sum_of(normal_dim(extent - 1 - each) if falls else each)
-                for each, extent, falls in zip(bindings, extents, self.falling, strict=True)
+                self._digits.sum_of(normal_dim(extent - 1 - binding) if falls else binding)
+                for binding, extent, falls in zip(bindings, extents, self.falling, strict=True)
             ]
         )
 
@@ -80,7 +80,7 @@ class IterationMap:
         # Small ones first, and again what failed: a part's restriction is seen in the whole.
         left = sorted(conjuncts(self.predicate), key=_size)
         while left:
-            open_still = [each for each in left if not self._digits.restrict(each)]
+            open_still = [scalar for scalar in left if not self._digits.restrict(scalar)]
             if len(open_still) == len(left):
                 break
             left = open_still
@@ -92,7 +92,7 @@ class IterationMap:
         inside = EMPTY
         for var, extent in self.loops:
             inside = inside.loop(var, extent)
-        return all(can_prove(each, inside) for each in self._besides)
+        return all(can_prove(beside, inside) for beside in self._besides)
 
     @property
     def quasi_affine(self) -> bool:
@@ -101,7 +101,7 @@ class IterationMap:
 
     def feeds(self, loop: ScalarVar) -> tuple[int, ...]:
         """The places of the bindings that depend on a loop."""
-        return tuple([at for at, each in enumerate(self.bindings) if loop in free_vars(each)])
+        return tuple([at for at, binding in enumerate(self.bindings) if loop in free_vars(binding)])
 
     def term(self, of: DigitSum) -> Scalar:
         """A sum of digits of this map as a term."""
@@ -220,7 +220,7 @@ def _falls(binding: Scalar, variables: frozenset[ScalarVar]) -> bool:
     told = [
         factor
         for atoms, factor in polynomial(binding).values()
-        if any(not variables.isdisjoint(free_vars(each)) for each in atoms)
+        if any(not variables.isdisjoint(free_vars(atom)) for atom in atoms)
     ]
     return bool(told) and max(told) < 0
 
@@ -342,7 +342,7 @@ def _part(
 
 
 def _all(conditions: list[Scalar]) -> Scalar:
-    found: Scalar = TRUE
-    for each in conditions:
-        found = each if found is TRUE else And(found, each)
-    return found
+    scalar: Scalar = TRUE
+    for condition in conditions:
+        scalar = condition if scalar is TRUE else And(scalar, condition)
+    return scalar

@@ -142,7 +142,7 @@ def _without(division: Scalar, system: System) -> list[System]:
     def with_(quotient: Scalar, remainder: Scalar, *said: Scalar) -> System:
         put = replacing({FloorDiv(a, b): quotient, FloorMod(a, b): remainder})
         changed = [LinearConstraint(put(term), equality) for term, equality in system]
-        return (*(LinearConstraint(each, False) for each in said), *changed)
+        return (*(LinearConstraint(scalar, False) for scalar in said), *changed)
 
     zero = with_(index(0), index(0), b, Sub(index(0), b))
     above = with_(q, rest, Sub(b, index(1)), rest, Sub(Sub(b, index(1)), rest))

@@ -41,7 +41,7 @@ def conjunctive(predicate: sc.Scalar) -> tuple[Clause, ...] | None:
     while stack:
         node = stack[-1]
         parts = (node.left, node.right) if isinstance(node, sc.And | sc.Or) else ()
-        missing = [each for each in parts if each not in memo]
+        missing = [part for part in parts if part not in memo]
         if missing:
             stack += missing
             continue
@@ -69,17 +69,17 @@ def narrowed(
     clauses = conjunctive(predicate)
     if clauses is None:
         return None
-    found: sc.Scalar = TRUE
+    scalar: sc.Scalar = TRUE
     for clause in clauses:
-        literals = [_strongest(each, ranges) for each in clause]
+        literals = [_strongest(term, ranges) for term in clause]
         if None in literals:
             return None
         held: sc.Scalar = FALSE
-        for each in literals:
-            assert each is not None
-            held = each if held is FALSE else sc.Or(held, each)
-        found = held if found is TRUE else sc.And(found, held)
-    return found
+        for literal in literals:
+            assert literal is not None
+            held = literal if held is FALSE else sc.Or(held, literal)
+        scalar = held if scalar is TRUE else sc.And(scalar, held)
+    return scalar
 
 
 def _strongest(of: sc.Scalar, ranges: Mapping[sc.ScalarVar, tuple[int, int]]) -> sc.Scalar | None:
@@ -91,10 +91,10 @@ def _strongest(of: sc.Scalar, ranges: Mapping[sc.ScalarVar, tuple[int, int]]) ->
     slope = polynomial(of.left - of.right).values()  # hardest where this is greatest
     values: dict[sc.ScalarVar, sc.Scalar] = {}
     for var, (first, last) in ranges.items():
-        terms = [(a, factor) for a, factor in slope if any(var in free_vars(each) for each in a)]
+        terms = [(a, factor) for a, factor in slope if any(var in free_vars(term) for term in a)]
         if any(atoms != (var,) for atoms, _ in terms):
             return None
         rising = any(factor > 0 for _, factor in terms)
         values[var] = sc.index(last if rising else first)
-    sides = [simplify(substitute(each, values)) for each in (of.left, of.right)]
+    sides = [simplify(substitute(scalar, values)) for scalar in (of.left, of.right)]
     return type(of)(*sides)

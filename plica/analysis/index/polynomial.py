@@ -181,8 +181,8 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
         if not LEAST <= size <= GREATEST:
             return None
         part: Scalar | None = None if size == 1 else literal(size)
-        for each in _in_order(key.atoms, rank) if isinstance(key, Product) else (key,):
-            part = each if part is None else Mul(part, each)
+        for scalar in _in_order(key.atoms, rank) if isinstance(key, Product) else (key,):
+            part = scalar if part is None else Mul(part, scalar)
         assert part is not None
         if result is None:
             result = part
@@ -200,8 +200,8 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
 
 def literal(value: int) -> Scalar:
     """An index literal; small ones are cached."""
-    found = _LITERALS.get(value)
-    return Lit(value, i64) if found is None else found
+    lit = _LITERALS.get(value)
+    return Lit(value, i64) if lit is None else lit
 
 
 _LITERALS: Final = {value: Lit(value, i64) for value in range(-64, 1025)}

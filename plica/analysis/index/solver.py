@@ -137,7 +137,7 @@ def to_smtlib(claim: sc.Scalar, context: Context = EMPTY) -> str:
         used.insert(0, "floordiv")
     lines += [DEFINED[word] for word in used]
     lines += body
-    lines += [f"(assert {names[each]})" for each in known]
+    lines += [f"(assert {names[scalar]})" for scalar in known]
     return "\n".join([*lines, f"(assert (not {names[claim]}))", "(check-sat)", "(get-model)"])
 
 

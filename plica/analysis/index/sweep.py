@@ -73,15 +73,15 @@ def swept(
                 push((kid, None))
             continue
         if whole is not None and node not in whole.terms:
-            made, final = _summed(whole, known, memo)
-            if made is None or made is node:
+            scalar, final = _summed(whole, known, memo)
+            if scalar is None or scalar is node:
                 memo[node] = node
                 continue
             if steps is not None:
                 new = _rebuilt_sum(node, memo)
-            taken = SUM_RULES[cls], made
+            taken = SUM_RULES[cls], scalar
             if final:
-                memo[made] = made
+                memo[scalar] = scalar
         else:
             new = _rebuilt(node, memo)
             if new is not node:
@@ -162,8 +162,8 @@ def _summed(
         whole = total
     if (joined := gathered(whole, known)) is None:
         return None, False
-    made = term_of(joined, known)
-    return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
+    scalar = term_of(joined, known)
+    return scalar, scalar is not None and all(memo.get(atom) is atom for atom in joined.atoms())
 
 
 def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar:
@@ -212,5 +212,5 @@ def step_in(term: sc.Scalar, known: Knowledge, rules: Index) -> tuple[Rule, sc.S
 
 
 def _endless(pending: dict[sc.Scalar, Rule]) -> CompilerBug:
-    names = list(dict.fromkeys(each.name for each in pending.values()))[-8:]
+    names = list(dict.fromkeys(rule.name for rule in pending.values()))[-8:]
     return CompilerBug(f"Simplifying does not come to an end: a cycle through {', '.join(names)}.")

@@ -153,8 +153,8 @@ MAX_CERTIFIED: Final = 100_000
 
 
 def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
-    for each in alternatives(left):
-        if each is not left:
+    for alternative in alternatives(left):
+        if alternative is not left:
             return OpenQuestion("a rule of index terms has one left side")
     answer = decide(*(equation(rule) or (same(left, right), EMPTY)))
     match answer:
@@ -192,7 +192,7 @@ def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict
             continue
         answer = decide(same(plan(left)(filling), plan(right)(filling)), inside)
         if isinstance(answer, Fails):
-            values = {hole.name: each for hole, each in zip(constants, numbers, strict=True)}
+            values = {hole.name: number for hole, number in zip(constants, numbers, strict=True)}
             values |= {_name(hole): value for hole, value in answer.point}
             return WrongRule(tuple(sorted(values.items())))
         if isinstance(answer, Undecided):
@@ -292,7 +292,7 @@ def _instances(left: Term) -> Iterator[tuple[dict[str, Any], Context]]:
         else:
             options.append([*pool, *numbers])
     allowed = [
-        [each for each in found if hole.constraint.when is None or hole.constraint.when(each)]
+        [scalar for scalar in found if hole.constraint.when is None or hole.constraint.when(scalar)]
         for hole, found in zip(holes, options, strict=True)
     ]
     source = random.Random(0)

@@ -112,7 +112,7 @@ class LiveRangeEvent:
 
 def timeline(plan: MemoryPlan) -> Iterator[LiveRangeEvent]:
     """Allocations and releases in order: those of a step come before its releases."""
-    events = [(each.born, 0, n) for n, each in enumerate(plan.tenants)]
-    events += [(each.last, 1, n) for n, each in enumerate(plan.tenants)]
+    events = [(allocation.born, 0, n) for n, allocation in enumerate(plan.tenants)]
+    events += [(allocation.last, 1, n) for n, allocation in enumerate(plan.tenants)]
     for step, freed, number in sorted(events):
         yield LiveRangeEvent(step, "free" if freed else "take", number)

@@ -110,9 +110,9 @@ def least(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
 
 def _least(blocks: Sequence[ArenaBlock]) -> int:
     changes: dict[int, int] = {}
-    for each in blocks:
-        changes[each.born] = changes.get(each.born, 0) + each.size
-        changes[each.last + 1] = changes.get(each.last + 1, 0) - each.size
+    for block in blocks:
+        changes[block.born] = changes.get(block.born, 0) + block.size
+        changes[block.last + 1] = changes.get(block.last + 1, 0) - block.size
     peak = now = 0
     for step in sorted(changes):
         now += changes[step]
@@ -122,30 +122,30 @@ def _least(blocks: Sequence[ArenaBlock]) -> int:
 
 def most(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
     """An upper bound: the bytes of all blocks together."""
-    return sum(each.size for each in blocks_of(tenants, alignment)[1])
+    return sum(arena_block.size for arena_block in blocks_of(tenants, alignment)[1])
 
 
 def blocks_of(tenants: Sequence[Allocation], alignment: int) -> tuple[list[int], list[ArenaBlock]]:
     """The block of each allocation, by number, and the blocks."""
     owner: list[int] = []
     found: list[list[int]] = []
-    for number, each in enumerate(tenants):
-        if (shares := each.shares) is None:
+    for number, allocation in enumerate(tenants):
+        if (shares := allocation.shares) is None:
             owner.append(len(found))
-            found.append([each.size, each.born, each.last])
+            found.append([allocation.size, allocation.born, allocation.last])
             continue
         if shares >= number:
             raise CompilerBug(f"The allocation {number} shares memory with a later one, {shares}.")
         owner.append(owner[shares])
         whole = found[owner[shares]]
-        whole[0] = max(whole[0], each.size)
-        whole[1] = min(whole[1], each.born)
-        whole[2] = max(whole[2], each.last)
+        whole[0] = max(whole[0], allocation.size)
+        whole[1] = min(whole[1], allocation.born)
+        whole[2] = max(whole[2], allocation.last)
     return owner, [ArenaBlock(aligned(size, alignment), born, last) for size, born, last in found]
 
 
 def _size(blocks: Sequence[ArenaBlock], offsets: Sequence[int]) -> int:
-    return max([o + each.size for each, o in zip(blocks, offsets, strict=True)], default=0)
+    return max([o + block.size for block, o in zip(blocks, offsets, strict=True)], default=0)
 
 
 def _packed_by_size(blocks: Sequence[ArenaBlock]) -> list[int]:
@@ -190,12 +190,12 @@ def _packed_in_time(blocks: Sequence[ArenaBlock]) -> list[int]:
     by_last_step = sorted(range(len(blocks)), key=lambda n: (blocks[n].last, n))
     released = 0
     for number in order:
-        each = blocks[number]
-        while blocks[by_last_step[released]].last < each.born:
+        arena_block = blocks[number]
+        while blocks[by_last_step[released]].last < arena_block.born:
             ended = by_last_step[released]
             free.release(offsets[ended], blocks[ended].size)
             released += 1
-        offsets[number] = free.allocate(each.size)
+        offsets[number] = free.allocate(arena_block.size)
     return offsets
 
 
@@ -279,23 +279,23 @@ def checked(plan: MemoryPlan) -> MemoryPlan:
 
 def _misplaced(plan: MemoryPlan) -> list[PlanConflict]:
     wrong = []
-    for number, (each, offset) in enumerate(zip(plan.tenants, plan.offsets, strict=True)):
-        if offset < 0 or offset + each.size > plan.size:
+    for number, (allocation, offset) in enumerate(zip(plan.tenants, plan.offsets, strict=True)):
+        if offset < 0 or offset + allocation.size > plan.size:
             wrong.append(PlanConflict((number,), f"The tenant {number} lies outside of the arena."))
         if offset % plan.alignment:
             wrong.append(PlanConflict((number,), f"The tenant {number} is not aligned."))
-        if each.last < each.born:
+        if allocation.last < allocation.born:
             wrong.append(PlanConflict((number,), f"The tenant {number} ends before it begins."))
-        if each.view_of is not None and each.in_place_of is not None:
+        if allocation.view_of is not None and allocation.in_place_of is not None:
             message = f"The tenant {number} is a view, and in place of another."
             wrong.append(PlanConflict((number,), message))
-        if each.shares is not None:
-            of = each.shares
+        if allocation.shares is not None:
+            of = allocation.shares
             if of >= number or plan.offsets[of] != offset:
                 wrong.append(
                     PlanConflict((of, number), f"The tenant {number} does not lie on {of}.")
                 )
-            elif plan.tenants[of].born > each.born:
+            elif plan.tenants[of].born > allocation.born:
                 message = f"The tenant {number} is there before {of}, whose memory it has."
                 wrong.append(PlanConflict((of, number), message))
     return wrong
@@ -303,9 +303,9 @@ def _misplaced(plan: MemoryPlan) -> list[PlanConflict]:
 
 def _overlaps(plan: MemoryPlan) -> list[PlanConflict]:
     contents = _contents(plan)
-    sizes = np.array([each.size for each in plan.tenants], np.int64)
-    born = np.array([each.born for each in plan.tenants], np.int64)
-    last = np.array([each.last for each in plan.tenants], np.int64)
+    sizes = np.array([allocation.size for allocation in plan.tenants], np.int64)
+    born = np.array([allocation.born for allocation in plan.tenants], np.int64)
+    last = np.array([allocation.last for allocation in plan.tenants], np.int64)
     start = np.array(plan.offsets, np.int64)
     end = start + sizes
     wrong = []

@@ -51,10 +51,10 @@ class CampaignLine:
             return None
         arguments, words = self.ways[self.tasks % len(self.ways)]
         room = kind.together * kind.numbers
-        made = FuzzTask(kind.name, arguments, words, self.first + self.tasks * room, left)
+        fuzz_task = FuzzTask(kind.name, arguments, words, self.first + self.tasks * room, left)
         self.given += left
         self.tasks += 1
-        return made
+        return fuzz_task
 
     def never(self) -> dict[str, list[str]]:
         """What can fire and never did, by group."""
@@ -102,7 +102,7 @@ def campaign_of_all(arguments: argparse.Namespace) -> int:
     """Cases of all requested kinds; exit code 1 if anything fails."""
     from plica.cli import parser
 
-    check_names(arguments.only, [each.name for each in KINDS], "fuzzer")
+    check_names(arguments.only, [fuzz_kind.name for fuzz_kind in KINDS], "fuzzer")
     seed = (
         arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
     )
@@ -117,7 +117,7 @@ def campaign_of_all(arguments: argparse.Namespace) -> int:
         lines.append(CampaignLine(kind, ways, missing=_missing(kind)))
     corpus = _run(lines, arguments)
     _tell(lines, corpus, arguments, seed, [])
-    idle = [each for each in lines if each.missing is None and not each.share.examples]
+    idle = [line for line in lines if line.missing is None and not line.share.examples]
     return 1 if corpus.kept or idle else 0
 
 
@@ -134,7 +134,7 @@ def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _missing(kind: FuzzKind) -> str | None:
-    lacking = [each for each in kind.needs if importlib.util.find_spec(each) is None]
+    lacking = [need for need in kind.needs if importlib.util.find_spec(need) is None]
     return f"{', '.join(lacking)} is not installed" if lacking else None
 
 
@@ -146,19 +146,19 @@ def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus
     def tasks() -> Iterator[FuzzTask]:
         while True:
             waiting = sorted(lines, key=lambda each: each.given / each.kind.goal)
-            made = next((task for each in waiting if (task := each.task()) is not None), None)
-            if made is None:
+            fuzz_task = next((task for each in waiting if (task := each.task()) is not None), None)
+            if fuzz_task is None:
                 return
-            yield made
+            yield fuzz_task
 
     def done(task: FuzzTask, share: FuzzReport[Finding]) -> bool:
         line = named[task.kind]
-        for found in share.findings:
-            command = task.command(found.case)
-            new = corpus.add(task.kind, tested(found, command), f"plica {' '.join(command)}")
+        for finding in share.findings:
+            command = task.command(finding.case)
+            new = corpus.add(task.kind, tested(finding, command), f"plica {' '.join(command)}")
             if new and not arguments.json:
                 spent = time.monotonic() - begun
-                print(f"[{spent:.0f} s] {task.kind}, {found.guilty}: {found.reason[:300]}",
+                print(f"[{spent:.0f} s] {task.kind}, {finding.guilty}: {finding.reason[:300]}",
                       flush=True)  # fmt: skip
         line.share += evolve(share, findings=())
         return arguments.keep_going or not corpus.kept
@@ -182,7 +182,7 @@ def _tell(
     }
     corpus.summarise(data)
     if arguments.json:
-        findings = [each.to_data() for each in corpus.kept.values()]
+        findings = [kept_finding.to_data() for kept_finding in corpus.kept.values()]
         print(json.dumps({**data, "findings": findings}, indent=2))
         return
     print(f"seed {seed}")

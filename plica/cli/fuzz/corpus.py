@@ -57,8 +57,8 @@ class Corpus:
                 known.found, known.command = found, command
                 self._write(known)
             return False
-        made = self.kept[key] = KeptFinding(kind, found, command)
-        self._write(made)
+        kept_finding = self.kept[key] = KeptFinding(kind, found, command)
+        self._write(kept_finding)
         return True
 
     def _write(self, of: KeptFinding) -> None:
@@ -80,7 +80,7 @@ class Corpus:
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        findings = [each.to_data() for each in self.kept.values()]
+        findings = [kept_finding.to_data() for kept_finding in self.kept.values()]
         text = json.dumps({**data, "findings": findings}, indent=1)
         (self.folder / "summary.json").write_text(text + "\n")
 

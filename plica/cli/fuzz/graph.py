@@ -99,11 +99,11 @@ def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
 
     setting = Setting(contract, tuple(extra))
     first: list[Stage] = []
-    for each in OPTIMISE:
-        first += packs_of(each, setting) if each.kind == "rules" else [each]
+    for pass_ in OPTIMISE:
+        first += packs_of(pass_, setting) if pass_.kind == "rules" else [pass_]
     used = {each.name for each in first}
     others = [find_pack(name) for name in sorted(OWN) if name not in used]
-    found = [*first, *(each for each in PASSES if each.name not in used), *others, *extra]
+    found = [*first, *(pass_ for pass_ in PASSES if pass_.name not in used), *others, *extra]
     kept = [each if isinstance(each, Pass) else each.within(contract) for each in found]
     return tuple(each for each in kept if isinstance(each, Pass) or len(each))
 
@@ -119,13 +119,13 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
     from plica.runtime.error import UnsupportedError
 
     try:
-        made = compile(module, cache=False)
+        executable = compile(module, cache=False)
         static = static_form(module)
         lower(module if static is None else static, target=target_of("cpu"),
               objects=static is None, checks=StateChecks())  # fmt: skip
     except UnsupportedError:
         return None
-    return shaped(made(*inputs), module)
+    return shaped(executable(*inputs), module)
 
 
 def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
@@ -144,22 +144,22 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
 
     try:
         if is_staged(module):
-            made = compile(module, threads=1, cache=False, contract=exact, effort="fast")
-            found = shaped(made(*inputs), module)
-            if made.stats.at_call:
+            executable = compile(module, threads=1, cache=False, contract=exact, effort="fast")
+            found = shaped(executable(*inputs), module)
+            if executable.stats.at_call:
                 raise CompilerBug("It is compiled when it is called.")
             return found
         if module.main_function().dims:
-            module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
+            module = sized(module, sizes_of(module, [array.shape for array in _arrays(inputs)]))
         here = target_of("cpu")
-        made = build(lower(module, exact, (), here, objects=True), here, objects=True)
+        executable = build(lower(module, exact, (), here, objects=True), here, objects=True)
     except UnsupportedError as error:
         if is_staged(module) and _is_plain(module, error):
             raise CompilerBug(f"It is refused: {error}") from error
         return None
     except (IllTyped, EvaluationError) as error:
         raise CompilerBug(f"It has a meaning, and fails to compile: {error}") from error
-    return shaped(made(*inputs), module)
+    return shaped(executable(*inputs), module)
 
 
 def _is_plain(module: Module, refusal: PlicaError) -> bool:
@@ -168,8 +168,8 @@ def _is_plain(module: Module, refusal: PlicaError) -> bool:
 
     main = module.main_function()
     results = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
-    every = (*results, *[each.type for each in main.params])
-    recursive = any(each.found == "recursion" for each in refusal.diagnostics)
+    every = (*results, *[param.type for param in main.params])
+    recursive = any(diagnostic.found == "recursion" for diagnostic in refusal.diagnostics)
     return not recursive and all(isinstance(each, TensorType) for each in every)
 
 

@@ -56,8 +56,8 @@ def work_through(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, do
         try:
             _work(crew, tasks, ends, done)
         finally:
-            for each in crew:
-                each.end()
+            for worker in crew:
+                worker.end()
 
 
 def _work(crew: list[_Worker], tasks: Iterator[FuzzTask], ends: float | None, done: Done) -> None:
@@ -134,8 +134,8 @@ class _Worker:
         last = lines.splitlines()[-1] if lines else "It says nothing."
         reason = f"the process {how}: {last}"
         test = rerun(task.command(self.at), "a case again", f"{reason}\n{lines[-3000:]}")
-        found = Finding("process", f"process {how}", reason, test, self.at)
-        return FuzzReport(max(1, self.at - task.first + 1), findings=(found,))
+        finding = Finding("process", f"process {how}", reason, test, self.at)
+        return FuzzReport(max(1, self.at - task.first + 1), findings=(finding,))
 
     def end(self) -> None:
         """Ends the process: by itself where it can, so that it gives back its folders and the

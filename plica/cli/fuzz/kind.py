@@ -151,7 +151,7 @@ class FuzzKind:
     # Any: what argparse's subparsers are has no public name.
     def configure(self, verbs: Any) -> None:
         """Adds the verb, with the common options and its own."""
-        lines = [f"  plica fuzz {self.name} {each}" for each in self.examples]
+        lines = [f"  plica fuzz {self.name} {example}" for example in self.examples]
         parser = verbs.add_parser(
             self.name, help=self.about, epilog="\n".join(("examples:", *lines, "", *self.remarks)),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -216,8 +216,8 @@ class FuzzKind:
 
 
 def _by_name(name: str) -> FuzzKind:
-    found: FuzzKind = late("plica.cli.fuzz.table:kind_named")(name)
-    return found
+    fuzz_kind: FuzzKind = late("plica.cli.fuzz.table:kind_named")(name)
+    return fuzz_kind
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

@@ -39,8 +39,8 @@ def fuzz_onnx(arguments: argparse.Namespace, first: int, examples: int, say: Say
 
 def save(arguments: argparse.Namespace, report: Report) -> dict[str, str | None]:
     """Writes the failing model."""
-    found = report.finding
-    return {"saved": str(found.save(arguments.save)) if found and found.files else None}
+    finding = report.finding
+    return {"saved": str(finding.save(arguments.save)) if finding and finding.files else None}
 
 
 def onnx_summary(report: Report, arguments: argparse.Namespace) -> Iterable[object]:

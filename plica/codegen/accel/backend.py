@@ -46,7 +46,7 @@ def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
     """Tilings are chosen, streams encoded, and combined with the native code of the stages."""
     if job.native is None:
         raise CompilerBug("Nobody compiles what stays on the processor.")
-    parts = [job.native(each.module).artefact for each in lowered.program.stages]
+    parts = [job.native(stage.module).artefact for stage in lowered.program.stages]
     main = lowered.module.main_function()
     assert main.ret is not None
     takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
@@ -70,9 +70,9 @@ PIPELINES: Final = dict.fromkeys(("default", "fast", "max"), PIPELINE)
 
 def parse(text: str) -> AccelTarget:
     """The accelerator that a text means."""
-    if (found := parse_accel(text)) is None:
+    if (accel_target := parse_accel(text)) is None:
         raise unknown_target(text)
-    return found
+    return accel_target
 
 
 def build(pipeline: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> AccelExecutable:
@@ -81,7 +81,7 @@ def build(pipeline: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> A
         raise CompilerBug("Nobody compiles what stays on the processor.")
     native = lru_cache(maxsize=None)(job.native)  # each part is loaded and written once
     whole = emitted(pipeline, lowered, evolve(job, native=native))
-    parts = [native(each.module) for each in lowered.program.stages]
+    parts = [native(stage.module) for stage in lowered.program.stages]
     made = iter(parts)
     texts: dict[str, Callable[[], str]] = {
         kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")
@@ -107,7 +107,7 @@ def stream_text(kernel: Kernel, target: AccelTarget) -> str:
 
 def _joined(parts: Sequence[Executable], kind: str) -> str:
     """The sources of all native parts, one after the other."""
-    return "\n".join([each.source(kind) for each in parts])
+    return "\n".join([part.source(kind) for part in parts])
 
 
 ACCEL: Final = Backend(

@@ -52,7 +52,7 @@ def verify(machine: Accelerator, stream: Stream) -> None:
     """Refuse a stream that can go wrong."""
     if faults := check(machine, stream):
         place = Place(node=machine.name)
-        raise BadStream(*(Diagnostic("bad-stream", each.text, place) for each in faults[:8]))
+        raise BadStream(*(Diagnostic("bad-stream", fault.text, place) for fault in faults[:8]))
 
 
 def check(
@@ -70,17 +70,17 @@ def check(
 
     tokens = matched(machine, code)
     faults: list[Fault] = []
-    for each in tokens:
-        queue = machine.queues[each.queue]
+    for token in tokens:
+        queue = machine.queues[token.queue]
         ends = f"from {queue.source} to {queue.target}"
-        if each.push is None and each.pop is not None:
-            faults.append(fault("token", f"No instruction pushes this token {ends}.", each.pop))
-        elif each.pop is None and each.push is not None:
-            faults.append(fault("token", f"A token {ends} is never popped.", each.push))
-    if sum(each.name == machine.finish for each in code[:-1]):
-        at = next(at for at, each in enumerate(code) if each.name == machine.finish)
+        if token.push is None and token.pop is not None:
+            faults.append(fault("token", f"No instruction pushes this token {ends}.", token.pop))
+        elif token.pop is None and token.push is not None:
+            faults.append(fault("token", f"A token {ends} is never popped.", token.push))
+    if sum(instruction.name == machine.finish for instruction in code[:-1]):
+        at = next(at for at, instruction in enumerate(code) if instruction.name == machine.finish)
         faults.append(fault("token", "Instructions follow the last one.", at, at + 1))
-    faults += [fault(*each) for each in _recurrences(machine, code, known)]
+    faults += [fault(*recurrence) for recurrence in _recurrences(machine, code, known)]
     faults += [fault(*each) for each in _changed(machine, stream, known)]
     faults += [
         fault("outside", f"{each.message} It is {each.found}, and not {each.expected}.", at)
@@ -97,9 +97,9 @@ def check(
             return faults
     clocks = _clocks(machine, code, tokens, order)
     units = units_of(machine, code)
-    for found in conflicts(machine, stream, known):
-        if clocks[found.second][units[found.first]] < found.first:
-            faults.append(fault("race", _race(found), found.first, found.second))
+    for conflict in conflicts(machine, stream, known):
+        if clocks[conflict.second][units[conflict.first]] < conflict.first:
+            faults.append(fault("race", _race(conflict), conflict.first, conflict.second))
     return faults
 
 
@@ -109,7 +109,7 @@ def redundant(machine: Accelerator, stream: Stream) -> list[Token]:
     tokens = matched(machine, code)
     order = _topological(machine, code, tokens, bounded=False)
     graph = _Graph(machine, stream, tokens, order)
-    return [each for each in tokens if not graph.needs(each)]
+    return [token for token in tokens if not graph.needs(token)]
 
 
 class _Graph:
@@ -125,10 +125,10 @@ class _Graph:
         self.clocks = _clocks(machine, stream.code, tokens, order)
         self.into: dict[int, list[Token]] = {}
         self.out: dict[int, list[Token]] = {}
-        for each in tokens:
-            if each.push is not None and each.pop is not None:
-                self.into.setdefault(each.pop, []).append(each)
-                self.out.setdefault(each.push, []).append(each)
+        for token in tokens:
+            if token.push is not None and token.pop is not None:
+                self.into.setdefault(token.pop, []).append(token)
+                self.out.setdefault(token.push, []).append(token)
         self.needed: dict[int, list[int]] = {}
         for conflict in conflicts(machine, stream):
             self.needed.setdefault(conflict.second, []).append(conflict.first)
@@ -183,13 +183,13 @@ def _topological(
             after[first].append(at)
             missing[at] += 1
     of: dict[int, list[Token]] = {}
-    for each in tokens:
-        if each.push is None and each.pop is not None:
-            missing[each.pop] += 1  # it waits for ever
-        elif each.push is not None and each.pop is not None:
-            after[each.push].append(each.pop)
-            missing[each.pop] += 1
-        of.setdefault(each.queue, []).append(each)
+    for token in tokens:
+        if token.push is None and token.pop is not None:
+            missing[token.pop] += 1  # it waits for ever
+        elif token.push is not None and token.pop is not None:
+            after[token.push].append(token.pop)
+            missing[token.pop] += 1
+        of.setdefault(token.queue, []).append(token)
     if bounded:
         for queue, some in of.items():
             depth = machine.queues[queue].depth
@@ -216,9 +216,9 @@ def _clocks(
     units = units_of(machine, code)
     before = _before(units)
     into: dict[int, list[int]] = {}
-    for each in tokens:
-        if each.push is not None and each.pop is not None:
-            into.setdefault(each.pop, []).append(each.push)
+    for token in tokens:
+        if token.push is not None and token.pop is not None:
+            into.setdefault(token.pop, []).append(token.push)
     none = (-1,) * len(machine.units)
     clocks: list[Clock] = [none] * len(code)
     for at in order:
@@ -242,8 +242,8 @@ def _recurrences(
 ) -> list[tuple[Kind, str, int]]:
     found: list[tuple[Kind, str, int]] = []
     seen: dict[Footprint, bool] = {}
-    for at, (each, touched) in enumerate(zip(code, known, strict=True)):
-        does = machine.operation(each.name).does
+    for at, (instruction, touched) in enumerate(zip(code, known, strict=True)):
+        does = machine.operation(instruction.name).does
         if isinstance(does, Sweep) and touched.turns is not None and does.latency > 1:
             if touched not in seen:
                 seen[touched] = recurs(touched.turns.written, does.latency)
@@ -262,18 +262,18 @@ def _changed(
     machine: Accelerator, stream: Stream, known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
     """Stores into micro-operations, which would invalidate the static analysis."""
-    held = next((each for each in stream.tensors if each.name == MICRO), None)
+    held = next((tensor for tensor in stream.tensors if tensor.name == MICRO), None)
     if held is None or machine.micro is None:
         return []
     size = machine.scope(held.scope).bytes
     start, end = held.at * size, (held.at + held.elements) * size
     return [
         ("changed", "A store may change the micro-operations.", at)
-        for at, each in enumerate(known)
-        if each.memory is not None
-        and each.memory.writes
-        and each.memory.start < end
-        and each.memory.end > start
+        for at, footprint in enumerate(known)
+        if footprint.memory is not None
+        and footprint.memory.writes
+        and footprint.memory.start < end
+        and footprint.memory.end > start
     ]
 
 

@@ -78,12 +78,12 @@ def conflicts(
     """For each instruction, the latest of every other unit that it must follow."""
     tracker = Tracker(machine, stream, footprints(machine, stream) if known is None else known)
     last = [-1] * tracker.count
-    for at, each in enumerate(stream.code):
+    for at, instruction in enumerate(stream.code):
         latest: dict[int, tuple[int, Kind, int]] = {}
         for unit, first, kind, atom in tracker.visit(at):
             if unit not in latest or first > latest[unit][0]:
                 latest[unit] = first, kind, atom
-        if each.name == machine.finish:
+        if instruction.name == machine.finish:
             for unit in range(tracker.count):
                 if unit != tracker.units[at] and last[unit] >= 0:
                     latest[unit] = last[unit], "END", -1
@@ -100,11 +100,11 @@ def _atoms(
     users: dict[str, set[int]] = {}
     changed: set[str] = set()
     patches: dict[str, dict[Patch, None]] = {}
-    for each, unit in zip(known, units, strict=True):
-        for patch in each.reads:
+    for footprint, unit in zip(known, units, strict=True):
+        for patch in footprint.reads:
             users.setdefault(patch.space, set()).add(unit)
             patches.setdefault(patch.space, {})[patch] = None
-        for patch in each.writes:
+        for patch in footprint.writes:
             users.setdefault(patch.space, set()).add(unit)
             patches.setdefault(patch.space, {})[patch] = None
             changed.add(patch.space)
@@ -119,11 +119,11 @@ def _atoms(
             of[patch] = tuple((np.unique(label[patch.elements]) + len(names)).tolist())
         names += [space] * (int(label.max()) + 1)
     memo: dict[Footprint, Atoms] = {}
-    for each in known:
-        if each not in memo:
-            reads = tuple(atom for patch in each.reads for atom in of[patch])
-            memo[each] = reads, tuple(atom for patch in each.writes for atom in of[patch])
-    found = [memo[each] for each in known]
+    for footprint in known:
+        if footprint not in memo:
+            reads = tuple(atom for patch in footprint.reads for atom in of[patch])
+            memo[footprint] = reads, tuple(atom for patch in footprint.writes for atom in of[patch])
+    found = [memo[footprint] for footprint in known]
     for at, atoms in _in_memory(units, known, len(names)):
         reads, writes = found[at]
         rows = known[at].memory

@@ -39,7 +39,7 @@ def faults(  # noqa: PLR0917  # a machine is these things
     found.words("accelerator", [name])
     found.words("scope", [each.name for each in scopes])
     found.words("unit", units)
-    found.words("operation", [each.name for each in operations])
+    found.words("operation", [operation.name for operation in operations])
     for scope in scopes:
         if scope.depth < 1 or any(size < 1 for size in scope.shape):
             found.refuse(
@@ -54,16 +54,16 @@ def faults(  # noqa: PLR0917  # a machine is these things
         found.refuse("", "Nothing takes less than no cycles.", "at least 0", str(timing))
     if micro is not None:
         found.micro_operations(micro, operations)
-    for each in operations:
-        found.known(each.name, "unit", each.unit, units)
-        found.operation(each, bits)
+    for operation in operations:
+        found.known(operation.name, "unit", operation.unit, units)
+        found.operation(operation, bits)
     for first, one in enumerate(operations):
         for other in operations[first + 1 :]:
             if _alike(one, other):
                 pair = f"{one.name} and {other.name}"
                 found.refuse("", "Two operations cannot be told apart.", "other fixed fields", pair)
-    if found.known("", "operation", finish, [each.name for each in operations]):
-        last = next(each for each in operations if each.name == finish)
+    if found.known("", "operation", finish, [operation.name for operation in operations]):
+        last = next(operation for operation in operations if operation.name == finish)
         if not isinstance(last.does, parts.Idle):
             does = type(last.does).__name__
             found.refuse(finish, "The last operation does something.", "Idle", does)
@@ -134,7 +134,7 @@ class _Faults:
             if field.signed:
                 self.refuse("micro", "A place is below zero.", "an unsigned field", field.name)
         moves = [each.does for each in operations if isinstance(each.does, parts.Move)]
-        if not any(each.scope == micro.scope and each.way == "in" for each in moves):
+        if not any(move.scope == micro.scope and move.way == "in" for move in moves):
             self.refuse("micro", "Nothing loads the micro-operations.", "a move into it", "none")
 
     def fields(self, where: str, fields: Sequence[parts.Field], bits: int) -> None:

@@ -344,5 +344,5 @@ def reference(
             sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
     whole = sums.astype(np.int64) + (0 if b is None else b.reshape(-1, 1, 1))
     moved = whole >> (of.shift if shifts is None else shifts.reshape(-1, 1, 1))
-    found: Array = np.clip(moved, of.low, of.high).astype(np.int8)
-    return found
+    array: Array = np.clip(moved, of.low, of.high).astype(np.int8)
+    return array

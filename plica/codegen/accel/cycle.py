@@ -182,15 +182,15 @@ def cost(machine: Accelerator, name: str, touched: Footprint) -> tuple[int, int,
 def _work(machine: Accelerator, stream: Stream, known: list[Footprint]) -> tuple[int, int, int]:
     turns = operations = moved = 0
     sizes: dict[str, int] = {}
-    for each, touched in zip(stream.code, known, strict=True):
+    for instruction, touched in zip(stream.code, known, strict=True):
         if touched.memory is not None:
             moved += touched.memory.size * touched.memory.rows
         elif touched.turns is not None:
-            if each.name not in sizes:
-                sizes[each.name] = _operations(machine, each.name)
-            if sizes[each.name]:
+            if instruction.name not in sizes:
+                sizes[instruction.name] = _operations(machine, instruction.name)
+            if sizes[instruction.name]:
                 turns += len(touched.turns.written)
-                operations += len(touched.turns.written) * sizes[each.name]
+                operations += len(touched.turns.written) * sizes[instruction.name]
     return turns, operations, moved
 
 
@@ -233,12 +233,12 @@ def chrome_trace(machine: Accelerator, stream: Stream, timed: Timed) -> str:
 def peak(machine: Accelerator) -> int:
     """Operations in a cycle, of the best contraction."""
     best = 0
-    for each in machine.operations:
-        if isinstance(each.does, Sweep):
-            product = contraction(each.does.meaning)
+    for operation in machine.operations:
+        if isinstance(operation.does, Sweep):
+            product = contraction(operation.does.meaning)
             if product is not None:
-                shape = machine.scope(each.does.writes.scopes[0]).shape
-                best = max(best, 2 * product.inner * prod(shape) // each.interval)
+                shape = machine.scope(operation.does.writes.scopes[0]).shape
+                best = max(best, 2 * product.inner * prod(shape) // operation.interval)
     return best
 
 

@@ -110,7 +110,7 @@ def pack(start: int, /, **bits: int) -> tuple[Field, ...]:
 @lru_cache(maxsize=64)
 def table(machine: Accelerator) -> dict[str, Operation]:
     """The operations by name."""
-    return {each.name: each for each in machine.operations}
+    return {operation.name: operation for operation in machine.operations}
 
 
 def queue_of(machine: Accelerator, unit: str, flag: str) -> Queue | None:
@@ -120,4 +120,4 @@ def queue_of(machine: Accelerator, unit: str, flag: str) -> Queue | None:
         return None
     other = machine.units[at]
     ends = (other, unit) if flag.startswith("pop") else (unit, other)
-    return next((each for each in machine.queues if (each.source, each.target) == ends), None)
+    return next((queue for queue in machine.queues if (queue.source, queue.target) == ends), None)

@@ -26,13 +26,13 @@ from plica.runtime.port import Array
 def device_of(machine: Accelerator) -> device.AccelDevice:
     """The device that a machine is."""
     memories = [
-        device.DeviceMemory(each.name, each.depth, each.shape, each.dtype.numpy.name)
-        for each in machine.scopes
+        device.DeviceMemory(scope.name, scope.depth, scope.shape, scope.dtype.numpy.name)
+        for scope in machine.scopes
     ]
     micro = None
     if machine.micro is not None:
-        micro = machine.micro.scope, tuple([_bits(each) for each in machine.micro.fields])
-    kinds = tuple([_kind(machine, each) for each in machine.operations])
+        micro = machine.micro.scope, tuple([_bits(field) for field in machine.micro.fields])
+    kinds = tuple([_kind(machine, operation) for operation in machine.operations])
     return device.AccelDevice(
         machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro
     )
@@ -41,7 +41,7 @@ def device_of(machine: Accelerator) -> device.AccelDevice:
 @lru_cache(maxsize=64)
 def numbers(machine: Accelerator) -> dict[str, int]:
     """The number of each kind of instruction, by its name."""
-    return {each.name: at for at, each in enumerate(machine.operations)}
+    return {operation.name: at for at, operation in enumerate(machine.operations)}
 
 
 def coded(
@@ -49,7 +49,7 @@ def coded(
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Instructions as the runtime has them."""
     number = numbers(machine)
-    return tuple([(number[each.name], each.operands) for each in code])
+    return tuple([(number[instruction.name], instruction.operands) for instruction in code])
 
 
 def program_of(machine: Accelerator, stream: Stream) -> AccelProgram:
@@ -63,17 +63,17 @@ def _bits(of: d.Field) -> device.Bits:
 
 
 def _kind(machine: Accelerator, of: d.Operation) -> device.InstructionKind:
-    fields = {each.name: each for each in of.fields}
+    fields = {field.name: field for field in of.fields}
     fixed = [(_bits(fields[name]), value) for name, value in of.fixed]
-    flags = [each.at for each in of.fields if each.name in FLAGS]
-    operands = [(each.name, _bits(each)) for each in of.operands]
+    flags = [field.at for field in of.fields if field.name in FLAGS]
+    operands = [(operand.name, _bits(operand)) for operand in of.operands]
     return device.InstructionKind(
         of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of)
     )
 
 
 def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.DeviceSweep | None:
-    words = [each.name for each in of.operands]
+    words = [operand.name for operand in of.operands]
     does = of.does
 
     def at(word: str) -> int:
@@ -81,20 +81,20 @@ def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.Devi
 
     if isinstance(does, d.Move):
         rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
-        pads = tuple([at(each) for each in does.pads])
+        pads = tuple([at(pad) for pad in does.pads])
         places = at(does.sram), at(does.dram), at(does.width)
         return device.RowCopy(does.scope, does.way == "out", *places, *rows, pads, does.kind)
     if isinstance(does, d.Sweep):
         bases = words
         if does.micro and machine.micro is not None:
-            bases = [each.name for each in machine.micro.fields]
+            bases = [field.name for field in machine.micro.fields]
 
         def reach(given: d.Reach) -> device.OperandReach:
-            strides = tuple([at(each) for each in given.strides])
+            strides = tuple([at(stride) for stride in given.strides])
             return device.OperandReach(given.scopes, bases.index(given.base), strides)
 
         loops, micro = (tuple([at(word) for word in each]) for each in (does.loops, does.micro))
-        reads = tuple([reach(each) for each in does.reads])
+        reads = tuple([reach(read) for read in does.reads])
         return device.DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
     return None
 

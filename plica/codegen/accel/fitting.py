@@ -40,7 +40,7 @@ def fit(machine: Accelerator, flow: flows.Flow) -> None:
     names = [each.name for each in rooms]
     for room in rooms:
         kind = "tile" if isinstance(room, flows.Tile) else "tensor"
-        scopes = [each.name for each in machine.scopes]
+        scopes = [scope.name for scope in machine.scopes]
         if room.scope not in scopes:
             message, hint = f"The {kind} is of no scope.", did_you_mean(room.scope, scopes)
             raise _bad(room.name, message, ", ".join(scopes), room.scope, hint)
@@ -68,7 +68,7 @@ def fit(machine: Accelerator, flow: flows.Flow) -> None:
                     raise _bad(str(var.name), "A loop has too few turns.", least, str(extent))
                 stack.append((body, (*loops, (var, extent))))
             case flows.Steps(stmts):
-                stack += [(each, loops) for each in stmts]
+                stack += [(statement, loops) for statement in stmts]
             case flows.Transfer() | flows.Work():
                 _check_places(node, loops)
 
@@ -79,7 +79,7 @@ def _check_transfer(machine: Accelerator, flow: flows.Flow, of: flows.Transfer) 
         raise _not_a(of.operation, "A transfer is of an operation that moves.", "Move", does)
     _check_tile(flow, of.operation, of.tile)
     if of.tensor not in flow.tensors:
-        names = [each.name for each in flow.tensors]
+        names = [tensor.name for tensor in flow.tensors]
         message = "The tensor of a transfer is not in the flow."
         raise _bad(of.operation, message, ", ".join(names) or "none", of.tensor.name)
     if does.scope not in _scopes(machine, of.tile.scope):
@@ -126,9 +126,9 @@ def _check_tile(flow: flows.Flow, operation: str, tile: flows.Tile) -> None:
 def _scopes(machine: Accelerator, scope: str) -> set[str]:
     """All scopes to which writes of a scope go."""
     found = {scope}
-    for each in machine.operations:
-        if isinstance(each.does, Sweep) and each.does.writes.scopes[0] == scope:
-            found.update(each.does.writes.scopes)
+    for operation in machine.operations:
+        if isinstance(operation.does, Sweep) and operation.does.writes.scopes[0] == scope:
+            found.update(operation.does.writes.scopes)
     return found
 
 

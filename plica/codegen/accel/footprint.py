@@ -77,18 +77,18 @@ def footprints(
     memo: dict[tuple[object, ...], Footprint] = {}
     patches: dict[tuple[str, bytes], Patch] = {}
     found: list[Footprint] = []
-    for at, each in enumerate(stream.code):
-        does = machine.operation(each.name).does
-        key: tuple[object, ...] = (each.name, each.operands)
+    for at, instruction in enumerate(stream.code):
+        does = machine.operation(instruction.name).does
+        key: tuple[object, ...] = (instruction.name, instruction.operands)
         words: Array | None = None
         try:
             if isinstance(does, Sweep) and does.micro:
-                words = micro.read(each, does)
+                words = micro.read(instruction, does)
                 key += (words.tobytes(),)
             if (known := memo.get(key)) is None:
-                known = memo[key] = footprint(machine, each, words, patches)
+                known = memo[key] = footprint(machine, instruction, words, patches)
             if isinstance(does, Move) and machine.micro and does.scope == machine.micro.scope:
-                micro.load(each, known)
+                micro.load(instruction, known)
         except EvaluationError as error:
             if outside is None:
                 raise
@@ -107,7 +107,7 @@ class _Micro:
             return
         scope = machine.scope(machine.micro.scope)
         self.held = np.zeros(scope.depth, np.int64)
-        self.at = next((each.at for each in stream.tensors if each.name == MICRO), 0)
+        self.at = next((tensor.at for tensor in stream.tensors if tensor.name == MICRO), 0)
         self.bytes = scope.bytes
         self.words = np.array(stream.micro, np.int64)
 
@@ -145,14 +145,14 @@ def footprint(
 
     if isinstance(does, RowCopy):
         size = device.memory(does.lying).bytes
-        if (found := box(does, device.memory(does.memory), size, operands, each.name)) is None:
+        if (copy_box := box(does, device.memory(does.memory), size, operands, each.name)) is None:
             return NOTHING
-        tall, wide = found.shape(size)
-        here = patch(does.memory, np.arange(found.at, found.at + tall * wide))
-        rows = ByteRows(found.start, found.size, found.rows, found.stride, does.out)
+        tall, wide = copy_box.shape(size)
+        here = patch(does.memory, np.arange(copy_box.at, copy_box.at + tall * wide))
+        rows = ByteRows(copy_box.start, copy_box.size, copy_box.rows, copy_box.stride, does.out)
         if does.out:
             return Footprint((here,), (), rows)
-        pads = tall * wide - found.rows * (found.size // size)
+        pads = tall * wide - copy_box.rows * (copy_box.size // size)
         return Footprint((), (here,), rows, None, pads)
     if isinstance(does, Swept):
         over = turns(device, does, operands, words, each.name)

@@ -93,10 +93,10 @@ def made(
 
 def find(machine: declaration.Accelerator, name: str) -> declaration.Operation:
     """The operation of a name; a name it has not is an error."""
-    if (found := declaration.table(machine).get(name)) is None:
+    if (operation := declaration.table(machine).get(name)) is None:
         hint = did_you_mean(name, declaration.table(machine))
         raise _bad(name, f"{machine.name} has no operation {name!r}.", None, name, hint)
-    return found
+    return operation
 
 
 def check(machine: declaration.Accelerator, each: AccelInstruction) -> None:
@@ -156,9 +156,9 @@ def values(machine: declaration.Accelerator, each: AccelInstruction) -> dict[str
 def nothing(machine: declaration.Accelerator, unit: str) -> str:
     """The operation of the unit that carries tokens and, with operands of 0, does nothing."""
     for wanted in (declaration.Idle, declaration.Move):
-        for each in machine.operations:
-            if each.unit == unit and each.carries and isinstance(each.does, wanted):
-                return each.name
+        for operation in machine.operations:
+            if operation.unit == unit and operation.carries and isinstance(operation.does, wanted):
+                return operation.name
     raise _bad(unit, f"No operation of the unit {unit} can carry tokens alone.", "a move", "none")
 
 

@@ -42,8 +42,8 @@ def declare(machine: Accelerator) -> tuple[TensorIntrinsic, ...]:
 def scopes(machine: Accelerator) -> tuple[MemoryScope, ...]:
     """The memory scopes of a machine, each with its capacity in bytes."""
     return tuple(
-        declare_scope(f"{machine.name}.{each.name}", each.depth * each.bytes)
-        for each in machine.scopes
+        declare_scope(f"{machine.name}.{scope.name}", scope.depth * scope.bytes)
+        for scope in machine.scopes
     )
 
 

@@ -128,9 +128,9 @@ class AccelLayer:
 
 def _filled(given: Array, count: int) -> Array:
     """One number per output: a scalar is repeated, a vector is padded with zeros."""
-    found = np.zeros(count, np.int32)
-    found[: given.size if given.size > 1 else count] = given
-    return found
+    array = np.zeros(count, np.int32)
+    array[: given.size if given.size > 1 else count] = given
+    return array
 
 
 def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays:
@@ -162,8 +162,8 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
             return Stays(of, "its input is not a matrix")
         if few_channels is not None:
             return Stays(of, few_channels)
-        found = _sized(of, units, (1, -(-numbers[0] // rows)))
-        return _if_fits(machine, AccelLayer(of, found, 1, units))
+        convolution = _sized(of, units, (1, -(-numbers[0] // rows)))
+        return _if_fits(machine, AccelLayer(of, convolution, 1, units))
     if len(numbers) != 4 or of.weight.ndim != 4:
         return Stays(of, "it does not have two spatial axes")
     if of.groups != 1:
@@ -181,8 +181,8 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
     batch, _, height, width = numbers
     pad_before = 0 if units.data.can_pad else pad
     plane = (height + 2 * pad_before, width + 2 * pad_before)
-    found = _sized(of, units, plane, kernel, pad - pad_before)
-    return _if_fits(machine, AccelLayer(of, found, -(-batch // rows), units, pad_before))
+    convolution = _sized(of, units, plane, kernel, pad - pad_before)
+    return _if_fits(machine, AccelLayer(of, convolution, -(-batch // rows), units, pad_before))
 
 
 def _rounded_up(size: int, block: int) -> int:

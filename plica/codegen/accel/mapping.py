@@ -70,14 +70,14 @@ def mapped(of: Module, machine: Accelerator) -> Module:
     """The module with its integer layers in forms the machine accepts."""
     changed: dict[Expr, tuple[IntegerConvolution, Rewritten]] = {}
     rows = units_of(machine).rows
-    for each in integer_convolutions(of):
-        if each.kind != "conv" or isinstance(layer_of(machine, each), AccelLayer):
+    for convolution in integer_convolutions(of):
+        if convolution.kind != "conv" or isinstance(layer_of(machine, convolution), AccelLayer):
             continue
-        probe = Var(Name("data"), type_of(each.data))
-        costs = [(_cost(how(each, probe, rows), machine), how) for how in _WAYS]
+        probe = Var(Name("data"), type_of(convolution.data))
+        costs = [(_cost(how(convolution, probe, rows), machine), how) for how in _WAYS]
         least, how = min(costs, key=lambda found: found[0])
         if least < NEVER:
-            changed[each.root] = each, how
+            changed[convolution.root] = convolution, how
     if not changed or of.main is None:
         return of
     main = of.main_function()
@@ -85,9 +85,9 @@ def mapped(of: Module, machine: Accelerator) -> Module:
     for node in expressions(main):
         if node in changed:
             layer, how = changed[node]
-            made = how(layer, memo[layer.data], rows)
-            assert made is not None  # it was made before, of the same sizes
-            memo[node] = made
+            expr = how(layer, memo[layer.data], rows)
+            assert expr is not None  # it was made before, of the same sizes
+            memo[node] = expr
         else:
             memo[node] = with_operands(node, tuple([memo[part] for part in parts_of(node)]))
     new = memo[main]
@@ -107,13 +107,13 @@ def _cost(root: Expr | None, machine: Accelerator) -> tuple[int, float]:
     there = [each for each in found if isinstance(each, AccelLayer)]
     if not there:
         return NEVER
-    return len(found) - len(there), sum(each.batch * _cycles(machine, each) for each in there)
+    return len(found) - len(there), sum(layer.batch * _cycles(machine, layer) for layer in there)
 
 
 def _cycles(machine: Accelerator, of: AccelLayer) -> float:
     """The guess for its best tiling by one thread: one fits, or the layer would have stayed."""
     shape = of.convolution
-    return min(estimate(machine, shape, each) for each in tilings(machine, shape, 1))
+    return min(estimate(machine, shape, tiling) for tiling in tilings(machine, shape, 1))
 
 
 def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
@@ -258,8 +258,8 @@ def near(module: Module, taken: Collection[Expr] = ()) -> tuple[Near, ...]:
     ]
     users: dict[Expr, list[Apply]] = {}
     for node in nodes:
-        for each in dict.fromkeys(node.args):
-            users.setdefault(each, []).append(node)
+        for expr in dict.fromkeys(node.args):
+            users.setdefault(expr, []).append(node)
     found = []
     for node in nodes:
         if node.op in LAYERS and node not in taken and not is_closed(node):

@@ -49,11 +49,11 @@ class FormulaContraction:
 
     def exact(self, dtypes: tuple[DType, DType]) -> str:
         """The type in which the sums are exact: the narrowest float that BLAS has, or i64."""
-        if not all(each.kind in ("int", "uint") for each in dtypes):
-            return str(np.result_type(*(each.numpy for each in dtypes)))
+        if not all(dtype.kind in ("int", "uint") for dtype in dtypes):
+            return str(np.result_type(*(dtype.numpy for dtype in dtypes)))
         most = self.inner
-        for each in dtypes:
-            most *= max(abs(bound) for bound in each.bounds)
+        for dtype in dtypes:
+            most *= max(abs(bound) for bound in dtype.bounds)
         if most <= 1 << 24:
             return "float32"
         return "float64" if most <= 1 << 53 else "int64"
@@ -82,7 +82,7 @@ def contraction(meaning: Compute) -> FormulaContraction | None:
     sizes: dict[str, int] = {}
     for side in (product.left, product.right):
         load = side.value if isinstance(side, Cast) else side
-        if not isinstance(load, Load) or any(each not in letters for each in load.indices):
+        if not isinstance(load, Load) or any(index not in letters for index in load.indices):
             return None
         if load.buffer is meaning.inputs[0] or len(set(load.indices)) < len(load.indices):
             return None
@@ -104,8 +104,8 @@ def contraction(meaning: Compute) -> FormulaContraction | None:
 def to_formula(meaning: Compute) -> Formula:
     """The meaning as steps; refused if there are none."""
     reduces = [each for each in post_order(meaning.body) if isinstance(each, Reduce)]
-    axes = (*meaning.axes, *(axis for each in reduces for axis in each.axes))
-    inner = tuple([size for each in reduces for size in _sizes(each.extents)])
+    axes = (*meaning.axes, *(axis for reduce in reduces for axis in reduce.axes))
+    inner = tuple([size for reduce in reduces for size in _sizes(reduce.extents)])
     number = {axis: at for at, axis in enumerate(axes)}
     inputs = {each: at for at, each in enumerate(meaning.inputs)}
     at: dict[Term, int] = {}
@@ -160,7 +160,7 @@ def _step(
                 return "axis", number[node]
             return "operand", str(name), dtype.numpy.name
         case Load(buffer, indices):
-            return "load", inputs[buffer], tuple([at[each] for each in indices])
+            return "load", inputs[buffer], tuple([at[index] for index in indices])
         case Cast(value, dtype):
             return "cast", at[value], dtype.numpy.name
         case Select(condition, then, orelse):

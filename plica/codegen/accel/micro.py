@@ -96,7 +96,7 @@ def reaches_of(sweep: Sweep) -> tuple[Reach, ...]:
     """The operands that the accesses of a nest are for: the one written, then others that are
     read."""
     written = (sweep.writes.base, sweep.writes.strides)
-    reads = [each for each in sweep.reads if (each.base, each.strides) != written]
+    reads = [read for read in sweep.reads if (read.base, read.strides) != written]
     return (sweep.writes, *reads)
 
 

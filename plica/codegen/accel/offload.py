@@ -63,10 +63,10 @@ class Offloaded:
         """Which layers run where, and why; a table."""
         lines = [f"{self.target}: {len(self.graph.launches)} of "
                  f"{len(self.graph.launches) + len(self.stays)} integer layers"]  # fmt: skip
-        lines += [f"  accel  {each.layer.shape}" for each in self.graph.launches]
-        for each in self.stays:
-            shape = "x".join(map(str, each.of.weight.shape))
-            lines.append(f"  cpu    {each.of.kind} {shape}: {each.why}")
+        lines += [f"  accel  {launch.layer.shape}" for launch in self.graph.launches]
+        for stay in self.stays:
+            shape = "x".join(map(str, stay.of.weight.shape))
+            lines.append(f"  cpu    {stay.of.kind} {shape}: {stay.why}")
         lines += [f"  cpu    {each}" for each in self.near]
         return "\n".join(lines) + "\n"
 
@@ -74,14 +74,14 @@ class Offloaded:
 def offload(module: Module, target: AccelTarget) -> Offloaded:
     """What runs where; a model with nothing for the accelerator is refused."""
     one = mapped(flatten_graph(infer(module)), target.machine)
-    found = [layer_of(target.machine, each) for each in _layers(one)]
+    found = [layer_of(target.machine, layer) for layer in _layers(one)]
     layers = [each for each in found if isinstance(each, AccelLayer)]
     stays = tuple([each for each in found if isinstance(each, Stays)])
     others = near(one, {each.of.layer for each in found})
-    empty = bool(stays) and all(each.why == NOTHING for each in stays)
+    empty = bool(stays) and all(stay.why == NOTHING for stay in stays)
     if not layers and not empty:
         message = f"No layer of this model can run on the target {str(target)!r}."
-        reasons = [*(each.why for each in stays), *map(str, others)]
+        reasons = [*(stay.why for stay in stays), *map(str, others)]
         shown = "; ".join(dict.fromkeys(reasons)) or "no convolution and no product of matrices"
         hint = remedies(others) if others else None if stays else FORM
         expected = "convolutions or products of int8, shifted and clipped"
@@ -110,8 +110,8 @@ def assembled(
     machine = of.target.machine
     assembly = _Assembly(of, known)
     level = levels(of.graph)
-    work: list[tuple[int, int, int]] = [(each.level, 1, at) for at, each in enumerate(of.stages)]
-    work += [(level[each.result], 0, at) for at, each in enumerate(of.graph.launches)]
+    work: list[tuple[int, int, int]] = [(stage.level, 1, at) for at, stage in enumerate(of.stages)]
+    work += [(level[launch.result], 0, at) for at, launch in enumerate(of.graph.launches)]
     for _, is_stage, at in sorted(work):
         if is_stage:
             assembly.part(at, of.stages[at])
@@ -125,7 +125,7 @@ def assembled(
     return AccelArtefact(
         digest(of.source), str(of.target), machine.timing.megahertz, device_of(machine), interface,
         tuple([_coded(machine, chosen.stream) for _, chosen in programs.values()]),
-        tuple(assembly.steps), tuple([assembly.results[each] for each in of.graph.outputs]),
+        tuple(assembly.steps), tuple([assembly.results[output] for output in of.graph.outputs]),
         tuple(assembly.constants), tuple(parts), text, of.placement, versions,
     )  # fmt: skip
 
@@ -133,8 +133,8 @@ def assembled(
 def tunings(of: Offloaded, known: Known = lambda _: None) -> str:
     """How each kind of layer is tiled, whether a record or a guess says so, its cycles; a table."""
     rows = {}
-    for each in of.graph.launches:
-        layer = each.layer.convolution
+    for launch in of.graph.launches:
+        layer = launch.layer.convolution
         good = known(layer)
         chosen = choose(of.target.machine, layer, TRIALS, good)
         tiling = chosen.tiling
@@ -142,7 +142,7 @@ def tunings(of: Offloaded, known: Known = lambda _: None) -> str:
         threads = f"{tiling.threads} {tiling.across}{' keep' if tiling.keep else ''}"
         why = "recorded" if tiling == good else "the best guess"
         rows[layer] = (
-            f"  {each.layer.shape}: {sizes} {threads}, {chosen.timed.cycles} cycles, {why}"
+            f"  {launch.layer.shape}: {sizes} {threads}, {chosen.timed.cycles} cycles, {why}"
         )
     return "\n".join([f"{of.target}: {len(rows)} kinds of layers", *rows.values()]) + "\n"
 
@@ -164,7 +164,7 @@ class _Assembly:
     def __init__(self, of: Offloaded, known: Known) -> None:
         self.machine, self.known = of.target.machine, known
         self.steps: list[Step] = []
-        self.values: dict[Expr, int] = {each: at for at, each in enumerate(flat_inputs(of.graph))}
+        self.values: dict[Expr, int] = {expr: at for at, expr in enumerate(flat_inputs(of.graph))}
         self.count = len(self.values)
         self.results: dict[Expr, int] = {}
         """What stages give: an output that is an input too is another array."""
@@ -177,11 +177,11 @@ class _Assembly:
 
     def part(self, number: int, of: HostStage) -> None:
         """A stage: what it gives has numbers from here on."""
-        takes = tuple([self.values[each] for each in of.inputs])
-        for each in of.results:
-            self.results[each] = self.new()
-            self.values.setdefault(each, self.results[each])
-        gives = tuple([self.results[each] for each in of.results])
+        takes = tuple([self.values[expr] for expr in of.inputs])
+        for result in of.results:
+            self.results[result] = self.new()
+            self.values.setdefault(result, self.results[result])
+        gives = tuple([self.results[result] for result in of.results])
         self.steps.append(NativePart(number, takes, gives))
 
     def launch(self, number: int, of: Packing) -> None:
@@ -244,7 +244,7 @@ def choose(
     guesses = [each for threads in THREADS for each in ranked(machine, of, threads, trials)]
     guesses.sort(key=lambda each: estimate(machine, of, each))
     if known is not None:
-        guesses = [known, *[each for each in guesses if each != known]]
+        guesses = [known, *[guess for guess in guesses if guess != known]]
     spent = 0
     for tiling in guesses:
         if spent > MAX_TILINGS:

@@ -56,7 +56,7 @@ def queues_at(
 def units_of(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[int]:
     """The unit of each instruction, by number."""
     number = {each.name: machine.units.index(each.unit) for each in machine.operations}
-    return [number[each.name] for each in code]
+    return [number[instruction.name] for instruction in code]
 
 
 def matched(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[Token]:
@@ -64,9 +64,9 @@ def matched(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[Toke
     pushes: list[list[int]] = [[] for _ in machine.queues]
     pops: list[list[int]] = [[] for _ in machine.queues]
     units = units_of(machine, code)
-    for at, each in enumerate(code):
-        if each.tokens:
-            taken, given = queues_at(machine, machine.units[units[at]], each.tokens)
+    for at, instruction in enumerate(code):
+        if instruction.tokens:
+            taken, given = queues_at(machine, machine.units[units[at]], instruction.tokens)
             for queue in taken:
                 pops[queue].append(at)
             for queue in given:

@@ -70,22 +70,22 @@ class Packed:
 
 def packed(of: Function, layers: Sequence[AccelLayer]) -> Packed:
     """The body of a resolved function with these layers launched; tuples are flattened."""
-    packer = _Packer({each.of.root: each for each in layers}, of)
+    packer = _Packer({layer.of.root: layer for layer in layers}, of)
     leaves = tensors(of.body)
-    for each in leaves:
-        packer.visit_all(each)
-    outputs = [packer.plain(each) for each in leaves]
+    for leaf in leaves:
+        packer.visit_all(leaf)
+    outputs = [packer.plain(leaf) for leaf in leaves]
     launches = packer.launches
-    whole = Tuple((*(each.data for each in launches), *outputs))
-    params = (*of.params, *(each.result for each in launches))
+    whole = Tuple((*(launch.data for launch in launches), *outputs))
+    params = (*of.params, *(launch.result for launch in launches))
     items = _tidy(Function((), (), params, None, whole))
     count = len(launches)
     return Packed(
         of.params,
         tuple(
             [
-                LayerLaunch(each.layer, each.result, data)
-                for each, data in zip(launches, items[:count], strict=True)
+                LayerLaunch(launch.layer, launch.result, data)
+                for launch, data in zip(launches, items[:count], strict=True)
             ]
         ),
         items[count:],

@@ -50,8 +50,8 @@ def margins(
     found: dict[sc.ScalarVar, Margin] = {}
     stack = [] if guard is None else [guard]
     while stack:
-        each = stack.pop()
-        match each:
+        scalar = stack.pop()
+        match scalar:
             case sc.And(left, right):
                 stack += [left, right]
             case sc.Lt(left, right):
@@ -61,7 +61,7 @@ def margins(
             case sc.Eq(left, right) if left is right:
                 pass
             case _:
-                raise _refused("A guard is made of comparisons.", type(each).__name__)
+                raise _refused("A guard is made of comparisons.", type(scalar).__name__)
     return found
 
 
@@ -75,11 +75,11 @@ def _cut(
     inside = [key for key in distance.terms if isinstance(key, sc.ScalarVar) and key in extents]
     rest = {key: value for key, value in distance.terms.items() if key not in inside}
     hidden = [
-        each
+        term
         for key in rest
         for atom in Polynomial(0, {key: 1}).atoms()
-        for each in post_order(atom)
-        if each in extents
+        for term in post_order(atom)
+        if term in extents
     ]
     if len(inside) != 1 or hidden or abs(distance.terms[inside[0]]) != 1:
         raise _refused("A guard compares one loop of its copy.", f"{len(inside) + len(hidden)}")

@@ -181,4 +181,4 @@ def element(scope: Scope) -> Buffer:
 @lru_cache(maxsize=1024)
 def operands_of(operation: Operation) -> tuple[Field, ...]:
     taken = {name for name, _ in operation.fixed} | set(FLAGS)
-    return tuple(each for each in operation.fields if each.name not in taken)
+    return tuple(field for field in operation.fields if field.name not in taken)

@@ -59,7 +59,7 @@ def flow_of(machine: Accelerator, kernel: Kernel) -> flow.Flow:
     """The flow of a kernel without blocks; refuses what the machine cannot do."""
     reading = _Reading(machine, kernel)
     body = reading.close(reading.read(kernel.body))
-    tensors = tuple(reading.tensors[each] for each in kernel.params if each in reading.tensors)
+    tensors = tuple(reading.tensors[param] for param in kernel.params if param in reading.tensors)
     return flow.Flow(tensors, tuple(reading.tiles.values()), body)
 
 
@@ -71,7 +71,7 @@ class _Reading:
         self.tensors: dict[Buffer, flow.Memory] = {}
         self.tiles: dict[Buffer, flow.Tile] = {}
         variables = (each for each in post_order(kernel.body) if isinstance(each, ScalarVar))
-        self.used = {each.name for each in variables}
+        self.used = {variable.name for variable in variables}
         stack: list[tuple[ir.Stmt, bool]] = [(kernel.body, False)]
         while stack:
             stmt, inside = stack.pop()
@@ -84,7 +84,7 @@ class _Reading:
                 name = str(stmt.buffer.name)
                 self.tiles[stmt.buffer] = flow.Tile(name, scope.name, elements, inside)
             inside |= isinstance(stmt, For) and stmt.kind == "virtual"
-            stack += [(each, inside) for each in reversed(substatements(stmt))]
+            stack += [(substatement, inside) for substatement in reversed(substatements(stmt))]
 
     def scope(self, buffer: Buffer) -> Held | None:
         """The scope of the machine that a buffer lives in, None for memory."""
@@ -137,12 +137,12 @@ class _Reading:
     def work(self, call: Invoke, loops: tuple[tuple[ScalarVar, int], ...]) -> flow.Work:
         """An intrinsic in loops."""
         name = call.name.removeprefix(f"{self.machine.name}.")
-        found = [each for each in self.machine.operations if each.name == name]
+        found = [operation for operation in self.machine.operations if operation.name == name]
         if not found or name == call.name or not isinstance(found[0].does, Sweep):
             raise _refused(None, f"{self.machine.name} has no intrinsic {call.name!r}.", call.name)
         meaning = kernel_of(found[0])
-        regions = [each for each in call.operands if isinstance(each, Region)]
-        numbers = [each for each in call.operands if isinstance(each, Scalar)]
+        regions = [operand for operand in call.operands if isinstance(operand, Region)]
+        numbers = [operand for operand in call.operands if isinstance(operand, Scalar)]
         given: list[tuple[str, int]] = []
         for dim, value in zip(meaning.dims, numbers, strict=True):
             if not isinstance(value, Lit):
@@ -162,7 +162,7 @@ class _Reading:
             ):
                 raise _refused(region.buffer, "An intrinsic touches one element.", str(shape))
             base, strides = self._split(region.buffer, region.starts, loops, prod(scope.shape))
-            here = tuple(index(each) for each in strides)
+            here = tuple(index(stride) for stride in strides)
             touches.append(flow.Touch(self.tiles[region.buffer], base, here))
         extents = tuple(index(extent) for _, extent in loops)
         return flow.Work(name, extents, tuple(touches), tuple(given))
@@ -201,7 +201,7 @@ class _Reading:
             for (var, extent), a, b in zip(loops, near_strides, far_strides, strict=True)
         ]
         outer = _whole(near, lines, size, self.used)
-        bases = [_divided(near, polynomial(each), size) for each in (near_base, far_base)]
+        bases = [_divided(near, polynomial(scalar), size) for scalar in (near_base, far_base)]
         start = flow.Transfer(
             operation.name, self.tiles[near], bases[0], tensor, bases[1], ONE, ONE, ONE
         )
@@ -209,16 +209,16 @@ class _Reading:
 
     def _move(self, target: Held | None, source: Held | None, buffer: Buffer) -> Operation:
         """The move of a scope; what sweeps write to several scopes may leave from any of them."""
-        names = {each.name for each in (target, source) if each is not None}
+        names = {scope.name for scope in (target, source) if scope is not None}
         way = "in" if target is not None else "out"
         if way == "out":
             for each in self.machine.operations:
                 if isinstance(each.does, Sweep) and names & set(each.does.writes.scopes[:1]):
                     names |= set(each.does.writes.scopes)
-        for each in self.machine.operations:
-            does = each.does
+        for operation in self.machine.operations:
+            does = operation.does
             if isinstance(does, Move) and does.way == way and does.scope in names and not does.kind:
-                return each
+                return operation
         raise _refused(buffer, f"No move goes {way} there.", ", ".join(sorted(names)))
 
     def _split(
@@ -240,9 +240,9 @@ class _Reading:
         inside = {var for var, _ in loops}
         for key in rest:
             if any(
-                each in inside
+                term in inside
                 for atom in Polynomial(0, {key: 1}).atoms()
-                for each in post_order(atom)
+                for term in post_order(atom)
             ):
                 raise _refused(
                     buffer, "Accesses are linear in the loops around them.", str(indices)
@@ -296,11 +296,11 @@ def _rows(start: flow.Transfer, lines: list[_Line]) -> flow.Stmt:
     if left and left[0].near == width:
         rows, stride, down = left[0].extent, left[0].far, left[0].margin
         left.pop(0)
-    if any(each.margin is not None for each in left):
+    if any(line.margin is not None for line in left):
         raise _refused(None, "Rows and columns are padded.", "a guard of another loop")
     near, far = start.sram, start.dram
-    for each in left:
-        near, far = near + each.var * each.near, far + each.var * each.far
+    for line in left:
+        near, far = near + line.var * line.near, far + line.var * line.far
     (top, bottom), (before, after) = (
         down or (flow.ZERO, flow.ZERO),
         across or (flow.ZERO, flow.ZERO),
@@ -315,17 +315,17 @@ def _rows(start: flow.Transfer, lines: list[_Line]) -> flow.Stmt:
         pads=(top, bottom, before, after),
         filled=down is not None or across is not None,
     )
-    for each in left:
-        found = flow.Loop(each.var, each.extent, found)
+    for line in left:
+        found = flow.Loop(line.var, line.extent, found)
     return found
 
 
 def _divided(buffer: Buffer, of: Polynomial, size: int) -> Scalar:
     if any(each % size for each in (of.constant, *of.terms.values())):
         raise _refused(buffer, "Accesses are to whole elements.", f"not all of {size}")
-    found = to_term(of.exactly_divided(size))
-    assert found is not None
-    return found
+    scalar = to_term(of.exactly_divided(size))
+    assert scalar is not None
+    return scalar
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:

@@ -39,25 +39,25 @@ class HostStage:
 
 def flat_inputs(of: Packed) -> tuple[ex.Expr, ...]:
     """The tensors of the parameters, in order."""
-    return tuple([each for param in of.params for each in tensors(param)])
+    return tuple([tensor for param in of.params for tensor in tensors(param)])
 
 
 def levels(of: Packed) -> dict[ex.Expr, int]:
     """The level of every value: launches as early, other values as late as possible."""
     earliest: dict[ex.Expr, int] = {}
-    results = {each.result for each in of.launches}
+    results = {layer_launch.result for layer_launch in of.launches}
     for launch in of.launches:  # in topological order
         _set_earliest(launch.data, earliest, results)
         earliest[launch.result] = earliest[launch.data] + 1
     late: dict[ex.Expr, int] = {each.result: earliest[each.result] for each in of.launches}
     last = max(late.values(), default=0)
-    for each in of.outputs:
-        late[each] = min(last, late.get(each, last))
+    for output in of.outputs:
+        late[output] = min(last, late.get(output, last))
     for launch in of.launches:
         if launch.data not in results:
             before = late[launch.result] - 1
             late[launch.data] = min(before, late.get(launch.data, before))
-    roots = (*(each.data for each in of.launches), *of.outputs)
+    roots = (*(layer_launch.data for layer_launch in of.launches), *of.outputs)
     for node in reversed(expressions(*roots)):  # users before operands
         for part in operands(node):
             if part not in results:
@@ -75,27 +75,27 @@ def _set_earliest(root: ex.Expr, earliest: dict[ex.Expr, int], results: set[ex.V
 def stages(of: Packed) -> tuple[HostStage, ...]:
     """The stages in order of level; a level without work has none."""
     level = levels(of)
-    given = set(flat_inputs(of)) | {each.result for each in of.launches}
+    given = set(flat_inputs(of)) | {layer_launch.result for layer_launch in of.launches}
     whole = {param for param in of.params if isinstance(type_of(param), TupleType)}
     wanted: dict[ex.Expr, None] = {}
     for launch in of.launches:
         if launch.data not in given:
             wanted[launch.data] = None
-    roots = (*(each.data for each in of.launches), *of.outputs)
+    roots = (*(layer_launch.data for layer_launch in of.launches), *of.outputs)
     for node in expressions(*roots):
         for part in operands(node):
             crosses = level[part] < level[node] and not _is_free(part)
             if crosses and part not in given and part not in whole:
                 wanted[part] = None
     wanted |= dict.fromkeys(of.outputs)  # inputs too: an output is a new tensor
-    if wrong := [each for each in wanted if not isinstance(type_of(each), TensorType)]:
+    if wrong := [expr for expr in wanted if not isinstance(type_of(expr), TensorType)]:
         message = "Between two launches only tensors are kept."
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "tensors", str(type_of(wrong[0])))
         )
     by_level: dict[int, list[ex.Expr]] = {}
-    for each in wanted:
-        by_level.setdefault(level[each], []).append(each)
+    for expr in wanted:
+        by_level.setdefault(level[expr], []).append(expr)
     return tuple([_stage(at, by_level[at], wanted, level, given) for at in sorted(by_level)])
 
 
@@ -115,7 +115,7 @@ def _stage(
     supply = NameSupply(*results)
     become: dict[ex.Expr, ex.Expr] = {}
     inputs: dict[ex.Expr, ex.Var] = {}
-    stack: list[tuple[ex.Expr, bool]] = [(each, False) for each in reversed(results)]
+    stack: list[tuple[ex.Expr, bool]] = [(result, False) for result in reversed(results)]
     while stack:
         node, leaving = stack.pop()
         if node in become:
@@ -129,7 +129,7 @@ def _stage(
         else:
             stack.append((node, True))
             stack += [(part, False) for part in reversed(operands(node))]
-    body = ex.Tuple(tuple([become[each] for each in results]))
+    body = ex.Tuple(tuple([become[result] for result in results]))
     function = ex.Function((), (), tuple(inputs.values()), None, body)
     return HostStage(at, tuple(inputs), tuple(results), infer(main_module(function)))
 

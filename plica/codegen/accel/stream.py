@@ -112,7 +112,7 @@ def unroll_loops(of: StreamState) -> StreamState:
 
 def inject_moves(of: StreamState) -> StreamState:
     """Transfers are loads and stores; what copies nothing is left out."""
-    at = {each.name: each.at for each in of.tensors}
+    at = {tensor.name: tensor.at for tensor in of.tensors}
 
     def made(leaf: Leaf, numbers: tuple[int, ...]) -> list[_Step] | None:
         if not isinstance(leaf, Transfer):
@@ -136,21 +136,21 @@ def _with_items(
 ) -> StreamState:
     """The state with some leaves as instructions; equal ones are made once."""
     known: dict[Item, Item] = {}
-    for each in of.items:
-        if each not in known:
-            known[each] = each
-            if each and not isinstance(each[0], _Step):
-                leaf, numbers = each
+    for item in of.items:
+        if item not in known:
+            known[item] = item
+            if item and not isinstance(item[0], _Step):
+                leaf, numbers = item
                 assert isinstance(numbers, tuple)
                 steps = make(leaf, numbers)
-                known[each] = each if steps is None else tuple(steps)
-    return evolve(of, items=tuple([known[each] for each in of.items]))
+                known[item] = item if steps is None else tuple(steps)
+    return evolve(of, items=tuple([known[item] for item in of.items]))
 
 
 def share_micro(of: StreamState) -> StreamState:
     """The stream without tokens: equal sweeps share their micro-operations, which are loaded."""
     machine, tensors = of.machine, of.tensors
-    steps = [step for each in of.items for step in each if isinstance(step, _Step)]
+    steps = [step for item in of.items for step in item if isinstance(step, _Step)]
     micro, code = _with_micro(machine, steps, tensors)
     nothing = (0,) * len(find(machine, machine.finish).operands)
     code.append(AccelInstruction(machine.finish, nothing))
@@ -199,9 +199,9 @@ def _tiles(machine: Accelerator, tiles: Sequence[Tile]) -> dict[Term, int]:
     """Where each tile begins in its scope."""
     used = dict.fromkeys((scope.name for scope in machine.scopes), 0)
     bases: dict[Term, int] = {}
-    for each in tiles:
-        bases[each] = used[each.scope]
-        used[each.scope] += each.elements
+    for tile in tiles:
+        bases[tile] = used[tile.scope]
+        used[tile.scope] += tile.elements
     for scope in machine.scopes:
         if used[scope.name] > scope.depth:
             message = f"The tiles of {scope.name} do not fit into it."
@@ -223,17 +223,17 @@ def _tensors(machine: Accelerator, tensors: Sequence[Memory]) -> tuple[Tensor, .
     whole = math.lcm(*(scope.bytes for scope in machine.scopes))
     found: list[Tensor] = []
     end = 0
-    for each in tensors:
-        size = machine.scope(each.scope).bytes
-        found.append(Tensor(each.name, each.scope, end // size, each.elements))
-        end += -(-each.elements * size // whole) * whole
+    for tensor in tensors:
+        size = machine.scope(tensor.scope).bytes
+        found.append(Tensor(tensor.name, tensor.scope, end // size, tensor.elements))
+        end += -(-tensor.elements * size // whole) * whole
     return tuple(found)
 
 
 def _micro_at(machine: Accelerator, tensors: Sequence[Tensor]) -> int:
     assert machine.micro is not None
     whole = math.lcm(*(scope.bytes for scope in machine.scopes))
-    ends = [(each.at + each.elements) * machine.scope(each.scope).bytes for each in tensors]
+    ends = [(tensor.at + tensor.elements) * machine.scope(tensor.scope).bytes for tensor in tensors]
     end = -(-max(ends, default=0) // whole) * whole
     return end // machine.scope(machine.micro.scope).bytes
 
@@ -308,19 +308,19 @@ def _with_micro(
     """The micro-operations, and the instructions with the loads of them that they need."""
     if machine.micro is None:
         one: dict[_Step, AccelInstruction] = {}
-        return (), [_made(machine, each, None, one) for each in steps]
+        return (), [_made(machine, step, None, one) for step in steps]
     kernels: dict[Words, int] = {}
     micro: list[int] = []
-    for each in steps:
-        if each.words is not None and each.words not in kernels:
-            kernels[each.words] = len(micro)
-            micro += each.words
+    for step in steps:
+        if step.words is not None and step.words not in kernels:
+            kernels[step.words] = len(micro)
+            micro += step.words
     depth = machine.scope(machine.micro.scope).depth
     start = _micro_at(machine, tensors)
     load = next(
-        each
-        for each in machine.operations
-        if isinstance(each.does, Move) and each.does.scope == machine.micro.scope
+        operation
+        for operation in machine.operations
+        if isinstance(operation.does, Move) and operation.does.scope == machine.micro.scope
     )
     code: list[AccelInstruction] = []
     if micro and len(micro) <= depth:
@@ -330,12 +330,12 @@ def _with_micro(
         places = {}
     ring = 0
     known: dict[_Step, AccelInstruction] = {}
-    for each in steps:
-        if each.words is None:
-            code.append(_made(machine, each, None, known))
+    for step in steps:
+        if step.words is None:
+            code.append(_made(machine, step, None, known))
             continue
-        if each.words not in places:
-            size = len(each.words)
+        if step.words not in places:
+            size = len(step.words)
             if ring + size > depth:
                 ring = 0
             gone = [w for w, at in places.items() if at < ring + size and at + len(w) > ring]
@@ -343,24 +343,24 @@ def _with_micro(
                 del places[words]
             if gone:
                 known = {}
-            code.append(_load(machine, load, ring, start + kernels[each.words], size))
-            places[each.words] = ring
+            code.append(_load(machine, load, ring, start + kernels[step.words], size))
+            places[step.words] = ring
             ring += size
-        code.append(_made(machine, each, places[each.words], known))
+        code.append(_made(machine, step, places[step.words], known))
     return tuple(micro), code
 
 
 def _made(
     machine: Accelerator, each: _Step, at: int | None, known: dict[_Step, AccelInstruction]
 ) -> AccelInstruction:
-    if (found := known.get(each)) is None:
+    if (instruction := known.get(each)) is None:
         values = dict(each.values)
         does = find(machine, each.name).does
         if isinstance(does, Sweep) and does.micro and at is not None and each.words is not None:
             first, last = does.micro
             values[first], values[last] = at, at + len(each.words)
-        found = known[each] = made(machine, each.name, values)
-    return found
+        instruction = known[each] = made(machine, each.name, values)
+    return instruction
 
 
 def _load(

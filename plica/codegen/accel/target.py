@@ -87,7 +87,7 @@ def parse_accel(text: str) -> AccelTarget | None:
     if not text.lower().startswith("accel"):
         return None
     message = f"There is no target {text!r}."
-    words = ("accel", *(f"accel:{each}" for each in ACCELERATORS.points()))
+    words = ("accel", *(f"accel:{point}" for point in ACCELERATORS.points()))
     meant = ":".join(["accel", *text.lower().replace(":", " ").split()[1:]])
     hint = f"Did you mean {meant!r}?" if meant in words else did_you_mean(text, words)
     expected = f"one of {', '.join(words)}"

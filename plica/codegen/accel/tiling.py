@@ -26,7 +26,7 @@ def fits(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> bool:
     tall, wide = _input(of, tiling)
     kk, t = of.kernel**2, tiling.threads
     shared, area = 1 if tiling.keep else t, tiling.height * tiling.width
-    tensors = sum(bool(each.tensor) for each in finish_of(units, of))
+    tensors = sum(bool(step.tensor) for step in finish_of(units, of))
     needed: Counter[str] = Counter()
     needed[units.data.scope.name] += t * tiling.inputs * tall * wide
     needed[units.weight.scope.name] += shared * tiling.outputs * tiling.inputs * kk
@@ -68,7 +68,7 @@ def estimate(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> float
     units = units_of(machine)
     ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)
     sides = (units.data, units.weight, units.result)
-    read, weighed, stored = (each.scope.bytes for each in sides)
+    read, weighed, stored = (side.scope.bytes for side in sides)
     tall, wide = _input(of, tiling)
     kk = of.kernel**2
     area = tiling.height * tiling.width
@@ -90,7 +90,7 @@ def estimate(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> float
         rows = tiling.height * _row(machine, tiling.width * stored)
         store = tiling.outputs * (fetch + rows)
     steps = finish_of(units, of)
-    cycles = units.clear.operation.interval + sum(each.unit.operation.interval for each in steps)
+    cycles = units.clear.operation.interval + sum(step.unit.operation.interval for step in steps)
     passes = tiling.outputs * area * cycles + (1 + len(steps)) * start
     turns = tiling.outputs * tiling.inputs * kk * area
     multiply = start + turns * units.multiply.operation.interval

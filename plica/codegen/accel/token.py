@@ -31,7 +31,7 @@ def insert(
     machine: declaration.Accelerator, stream: Stream, known: list[Footprint] | None = None
 ) -> Stream:
     """The stream with tokens; those it had are replaced."""
-    bare = evolve(stream, code=tuple(_bare(each) for each in stream.code))
+    bare = evolve(stream, code=tuple(_bare(instruction) for instruction in stream.code))
     units = units_of(machine, bare.code)
     count = len(machine.units)
     needed: list[list[int]] = [[] for _ in bare.code]
@@ -74,11 +74,11 @@ def insert(
         _join(now[unit], clocks[first])
         tokens[first] |= _push(machine, unit - step, unit)
 
-    for at, each in enumerate(bare.code):
+    for at, instruction in enumerate(bare.code):
         unit = units[at]
         sources = sorted((where[first] for first in needed[at]), reverse=True)
         near = [first for first in sources if abs(owner[first] - unit) == 1]
-        carries = machine.operation(each.name).carries
+        carries = machine.operation(instruction.name).carries
         pops = 0
         for far in (True, False):
             for first in sources:
@@ -92,7 +92,7 @@ def insert(
         if pops and not carries:
             tokens[append(idle(machine, machine.units[unit], 0), unit)] = pops
             pops = 0
-        where.append(append(each, unit))
+        where.append(append(instruction, unit))
         tokens[-1] |= pops
     made = tuple(
         each if not flags else AccelInstruction(each.name, each.operands, flags)

@@ -65,7 +65,7 @@ def layer_of(root: Apply) -> TransposedLayer | None:
     chain: list[tuple[Apply, int]] = []
     node: Expr = root
     while isinstance(node, Apply) and node.op in EPILOGUE:
-        open_ = [at for at, each in enumerate(node.args) if not _for_outputs(each)]
+        open_ = [at for at, arg in enumerate(node.args) if not _for_outputs(arg)]
         if len(open_) != 1:
             return None
         chain.append((node, open_[0]))
@@ -75,7 +75,7 @@ def layer_of(root: Apply) -> TransposedLayer | None:
     data, weight, of = _bytes(node.args[0]), _bytes(node.args[1]), phases.transposed(node)
     if data is None or not isinstance(weight, Const) or of is None or len(of.data) != 4:
         return None
-    if any(each.dilation != 1 for each in of.sliding) or set(of.steps) == {1}:
+    if any(window.dilation != 1 for window in of.sliding) or set(of.steps) == {1}:
         return None
 
     def finish(sums: Expr) -> Expr:
@@ -126,7 +126,7 @@ def taps_of(weight: Array, of: phases.Transposed, phase: Sequence[phases.Phase])
         part = np.take(part, places, axis)
     channels, outputs, *sizes = part.shape
     split = part.reshape(of.groups, channels // of.groups, outputs, *sizes).swapaxes(1, 2)
-    found: Array = np.ascontiguousarray(
+    array: Array = np.ascontiguousarray(
         split.reshape(of.groups * outputs, channels // of.groups, *sizes)
     )
-    return found
+    return array

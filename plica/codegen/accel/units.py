@@ -139,7 +139,7 @@ class MachineUnits:
     @property
     def max_iterations(self) -> int:
         """The maximum iterations of each loop of the product."""
-        fields = {each.name: each.most for each in self.multiply.operation.operands}
+        fields = {operand.name: operand.most for operand in self.multiply.operation.operands}
         return min(fields[word] for word in self.multiply.sweep.loops)
 
     def data_layout(self, letters: str) -> Layout:
@@ -190,7 +190,7 @@ def _candidates(machine: Accelerator) -> Iterator[MachineUnits | str]:
     The fewest rows come first: that wastes least for a single image.
     """
     sides = [(operation, swapped) for operation in machine.operations for swapped in (False, True)]
-    found = [given for each in sides if (given := _product(machine, *each)) is not None]
+    found = [given for side in sides if (given := _product(machine, *side)) is not None]
     for unit, data, weight, sums in sorted(found, key=lambda each: each[1][2]):
         yield _with_sides(machine, unit, (data[0], data[1]), weight, sums)
 
@@ -213,12 +213,12 @@ def _product(
     classes = {each: "m" if each in words[0] else "n" for each in result}
     classes |= {each: "k" for each in words[0] if each in words[1]}
     axes = ["".join(classes[each] for each in word) for word in (*words, result)]
-    if any(len(set(each)) < len(each) for each in axes):
+    if any(len(set(axis)) < len(axis) for axis in axes):
         return None  # two axes of one class: an element is no block of a matrix
     places: dict[int, Role] = {0: "sums", first: "data", second: "weight"}
     roles = _roles(does, places)
     scopes = [machine.scope(does.reads[at].scopes[0]) for at in (first, second, 0)]
-    if roles is None or not all(_holds(each.dtype, i8) for each in scopes[:2]):
+    if roles is None or not all(_holds(scope.dtype, i8) for scope in scopes[:2]):
         return None
     if scopes[2].name != does.writes.scopes[0] or scopes[2].dtype is not i32:
         return None
@@ -247,11 +247,11 @@ def _with_sides(
         if (what, False) not in changes and ((what, True) not in changes or load is None):
             lacks = _VERBS[what].format(sums=sums[0].name, by="a number or a tensor")
             return f"no operation that {lacks}"
-    lasts = [each.sweep.writes.scopes for (what, _), each in changes.items() if what == "min"]
+    lasts = [unit.sweep.writes.scopes for (what, _), unit in changes.items() if what == "min"]
     stores = [
         (machine.scope(name), move)
         for name in lasts[0]
-        if all(name in each for each in lasts)
+        if all(name in last for last in lasts)
         and (move := _move(machine, name, "out")) is not None
         and _holds(machine.scope(name).dtype, i8)
     ]
@@ -275,10 +275,10 @@ def _holds(dtype: DType, other: DType) -> bool:
 
 def _move(machine: Accelerator, scope: str, way: str) -> Operation | None:
     """The plain move of a scope's elements in that direction."""
-    for each in machine.operations:
-        does = each.does
+    for operation in machine.operations:
+        does = operation.does
         if isinstance(does, Move) and (does.scope, does.memory, does.way) == (scope, scope, way):
-            return each
+            return operation
     return None
 
 
@@ -315,8 +315,8 @@ def _change(of: Operation, scope: str) -> tuple[tuple[Change, bool], MachineUnit
         return None
     if any(read.scopes[0] != scope for read in does.reads):
         return None
-    loads = [Load(each, does.meaning.axes) for each in does.meaning.inputs]
-    numbers = {each.name: each for each in of.operands}
+    loads = [Load(buffer, does.meaning.axes) for buffer in does.meaning.inputs]
+    numbers = {operand.name: operand for operand in of.operands}
     for what, value, by in _sides(does.meaning.body):
         if value not in loads:
             continue

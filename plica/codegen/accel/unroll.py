@@ -40,7 +40,7 @@ def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
             case Loop():
                 size = node.extent * sizes[node.body]
             case Steps():
-                size = sum(sizes[each] for each in node.stmts)
+                size = sum(sizes[statement] for statement in node.stmts)
             case Threads():
                 raise CompilerBug("virtual threads are lowered before a flow is unrolled")
             case _:
@@ -62,9 +62,9 @@ def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
         if isinstance(node, Loop):
             stack.append((node.body, at, (*loops, (node.var, node.extent, sizes[node.body]))))
         elif isinstance(node, Steps):
-            for each in node.stmts:
-                stack.append((each, at, loops))
-                at += sizes[each]
+            for statement in node.stmts:
+                stack.append((statement, at, loops))
+                at += sizes[statement]
         elif isinstance(node, Transfer | Work):
             _place(node, at, loops, found)
     return found
@@ -74,7 +74,7 @@ def numbers_of(leaf: Leaf) -> tuple[Scalar, ...]:
     """The expressions of a leaf, in order."""
     if isinstance(leaf, Transfer):
         return (leaf.sram, leaf.dram, leaf.rows, leaf.width, leaf.stride, *leaf.pads)
-    return (*leaf.extents, *(n for each in leaf.touches for n in (each.base, *each.strides)))
+    return (*leaf.extents, *(n for touch in leaf.touches for n in (touch.base, *touch.strides)))
 
 
 def _place(
@@ -90,7 +90,7 @@ def _place(
         times = times + steps * period
     wanted = numbers_of(leaf)
     values = evaluate(wanted, grid)
-    columns = [np.broadcast_to(each, times.shape).reshape(-1).tolist() for each in values]
+    columns = [np.broadcast_to(value, times.shape).reshape(-1).tolist() for value in values]
     for time, numbers in zip(times.reshape(-1).tolist(), zip(*columns, strict=True), strict=True):
         found[time] = leaf, numbers
 

@@ -29,21 +29,21 @@ from plica.ir.loop.scalar import ScalarVar
 def lower(machine: Accelerator, flow: Flow) -> Flow:
     """The flow without `Threads`."""
     body = flow.body
-    sizes: dict[Term, int] = {each: each.elements for each in flow.tiles}
+    sizes: dict[Term, int] = {tile: tile.elements for tile in flow.tiles}
 
     def one(node: Term) -> Term:
         if not isinstance(node, Threads):
             return node
         used = {each for each in post_order(node.body) if isinstance(each, Tile) and each.private}
-        apart = _apart(node.body, node.var, {each: sizes[each] for each in used})
-        for each in used:
-            sizes[each] *= node.extent
+        apart = _apart(node.body, node.var, {tile: sizes[tile] for tile in used})
+        for tile in used:
+            sizes[tile] *= node.extent
         return _distribute(machine, node.var, node.extent, apart)
 
     lowered = map_bottom_up(one, body)
-    grown = {each: evolve(each, elements=sizes[each], private=False) for each in flow.tiles}
+    grown = {tile: evolve(tile, elements=sizes[tile], private=False) for tile in flow.tiles}
     renamed = map_bottom_up(lambda node: grown.get(node, node), lowered)  # type: ignore[call-overload]  # only tiles are keys
-    return evolve(flow, tiles=tuple(grown[each] for each in flow.tiles), body=renamed)
+    return evolve(flow, tiles=tuple(grown[tile] for tile in flow.tiles), body=renamed)
 
 
 def _apart(body: Stmt, thread: ScalarVar, sizes: dict[Tile, int]) -> Stmt:

@@ -48,8 +48,8 @@ def witness(
     faults = check(machine, stream) if faults is None else faults
     units = units_of(machine, stream.code)
     late: dict[int, None] = {}
-    for each in [each for each in faults if each.kind == "race"][:RACES]:
-        first = each.instructions[0]
+    for fault in [each for each in faults if each.kind == "race"][:RACES]:
+        first = fault.instructions[0]
         line = [at for at in range(first, -1, -1) if units[at] == units[first]]
         late.update(dict.fromkeys(line[:BEFORE]))
     expected = run(machine, stream, tensors)

@@ -22,7 +22,7 @@ def text_of(lowered: Lowered, narrow: NarrowParams | None = None) -> str:
     if not isinstance(lowered.plan, WorkspacePlan):
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
-        named = ", ".join(str(each.name) for each in lowered.program.dims)
+        named = ", ".join(str(dim.name) for dim in lowered.program.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
     return fold(lowered.program, lowered.plan, narrow)
 
@@ -49,7 +49,7 @@ def artefact_of(
     program, plan = lowered.program, lowered.plan
     assert isinstance(plan, WorkspacePlan)  # or there were no text
     if constants is None:
-        constants = tuple([aligned_bytes(each) for each in program.constants])
+        constants = tuple([aligned_bytes(constant) for constant in program.constants])
     launches = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
     return Artefact(
         interface(lowered.module.main_function(), program),
@@ -58,8 +58,8 @@ def artefact_of(
         objects,
         constants,
         plan.size,
-        tuple([each.source for each in launches]),
-        tuple([_launched(each, program) for each in launches]),
+        tuple([launch.source for launch in launches]),
+        tuple([_launched(launch, program) for launch in launches]),
         tenants(plan),
         versions,
         partial(record, lowered),

@@ -56,9 +56,9 @@ def invoke(values: Expressions, of: Invoke) -> None:
         raise CompilerBug(f"Lowering left an invocation of {of.name}, which C does not have.")
     values.helpers.add(HELPER)
     places = []
-    for each in of.operands:
-        assert isinstance(each, Region)
-        if values.unproved(each.buffer, each.starts):
-            raise CompilerBug(f"A region of {each.buffer.name} may be outside of it.")
-        places.append(f"&{values.place(each.buffer, each.starts)}")
+    for operand in of.operands:
+        assert isinstance(operand, Region)
+        if values.unproved(operand.buffer, operand.starts):
+            raise CompilerBug(f"A region of {operand.buffer.name} may be outside of it.")
+        places.append(f"&{values.place(operand.buffer, operand.starts)}")
     values.lines.do(f"{HELPER}({', '.join(places)});")

@@ -36,7 +36,7 @@ HEAD: Final = "#include <math.h>\n#include <stdbool.h>\n"
 
 _STATIC: Final = "static inline"
 
-_CODED: Final = tuple(each for each in DTYPES if each.is_coded)
+_CODED: Final = tuple(dtype for dtype in DTYPES if dtype.is_coded)
 """Dtypes that C has not: their values are of another, and packed where they are stored."""
 
 _WORDS: Final = Words(_STATIC, "p_bits", "p_number")
@@ -97,13 +97,13 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 
 def _type(name: str) -> str:
     """The type of a value, by the name of its dtype."""
-    return CLIKE.registers[next(each for each in DTYPES if each.name == name).computed.name]
+    return CLIKE.registers[next(dtype for dtype in DTYPES if dtype.name == name).computed.name]
 
 
 _TEXTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "_".join([name, *chosen]): (name, dict(zip(types, map(_type, chosen), strict=True)))
     for name, (types, _) in HELPERS.items()
-    for chosen in product([str(each) for each in DTYPES], repeat=len(types))
+    for chosen in product([str(dtype) for dtype in DTYPES], repeat=len(types))
 }
 """The helpers that are functions of types: which it is, and the types."""
 

@@ -44,13 +44,13 @@ def fold(program: Program, plan: WorkspacePlan, narrow: NarrowParams | None = No
         for number, kernel in enumerate(program.kernels)
     ]
     regions = _regions(program, plan)
-    used = frozenset[str]().union(*[each.helpers for each in kernels])
+    used = frozenset[str]().union(*[text.helpers for text in kernels])
     if any(isinstance(step, Copy) for steps in program.regions for step in steps):
         used |= {"p_copy"}
-    room = max([each.scratch for each in kernels], default=0)
+    room = max([text.scratch for text in kernels], default=0)
     scratch = [f"static union {{ unsigned char bytes[{room}]; long long whole; }} {SCRATCH};\n"]
     return "\n".join([
-        HEAD, helpers(used), *(scratch if room else ()), *[each.text for each in kernels], *regions
+        HEAD, helpers(used), *(scratch if room else ()), *[text.text for text in kernels], *regions
     ])  # fmt: skip
 
 

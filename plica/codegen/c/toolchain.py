@@ -68,12 +68,12 @@ def _said(path: str, option: str) -> str:
 def emit(text: str) -> bytes:
     """The object file of a C text."""
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder) / "program.c", Path(folder) / "program.o"
+        source, path = Path(folder) / "program.c", Path(folder) / "program.o"
         source.write_text(text, encoding="utf-8")
-        command = [compiler(), *FLAGS, "-c", str(source), "-o", str(made)]
+        command = [compiler(), *FLAGS, "-c", str(source), "-o", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines()[:6]
             message, found = "The C compiler refuses a program.", " / ".join(said)
             raise UnsupportedError(Diagnostic("toolchain", message, None, "an object", found))
-        return made.read_bytes()
+        return path.read_bytes()

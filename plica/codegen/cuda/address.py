@@ -50,8 +50,8 @@ def wide(term: sc.Scalar) -> sc.Scalar:
 
 def valued(term: sc.Scalar, var: sc.ScalarVar, number: int) -> sc.Scalar:
     """An index term for a value of a variable."""
-    found = substitute(wide(term), {sc.ScalarVar(var.name, i64): sc.index(number)})
-    return simple(found)
+    scalar = substitute(wide(term), {sc.ScalarVar(var.name, i64): sc.index(number)})
+    return simple(scalar)
 
 
 def lanes_of(
@@ -191,4 +191,4 @@ def certain(value: sc.Scalar) -> Iterator[sc.Load]:
         elif isinstance(node, sc.And | sc.Or):
             stack.append(node.left)
         else:
-            stack += [each for each in reversed(node._children) if isinstance(each, sc.Scalar)]
+            stack += [child for child in reversed(node._children) if isinstance(child, sc.Scalar)]

@@ -30,9 +30,9 @@ from plica.schedule.default.gpu.choose import THREADS
 
 def parse(text: str) -> GpuTarget:
     """The GPU that a text means: the one that is here, or one that is named."""
-    if (found := parse_gpu(text, architecture_here)) is None:
+    if (gpu_target := parse_gpu(text, architecture_here)) is None:
         raise unknown_target(text)
-    return found
+    return gpu_target
 
 
 def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:

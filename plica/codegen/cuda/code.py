@@ -117,6 +117,6 @@ class WrittenKernel:
 
 def joined(of: Sequence[KernelCode]) -> str:
     """The text of several kernels, with shared helpers."""
-    helpers = frozenset[str]().union(*[each.helpers for each in of])
+    helpers = frozenset[str]().union(*[kernel_code.helpers for kernel_code in of])
     before = filter(None, [prelude(helpers), intrinsics(helpers)])
-    return "\n".join([*before, *[each.functions for each in of]])
+    return "\n".join([*before, *[kernel_code.functions for kernel_code in of]])

@@ -80,11 +80,11 @@ def fold(
     head = f"// {origin}\n" if origin else ""
     files = [os.path.abspath(f"{folder}/{each}.py") for each in names]
     body = "\n".join([
-        each.text(word, rows).replace(SOURCE, json.dumps(file, ensure_ascii=False))
-        for each, word, file in zip(functions, names, files, strict=True)
+        function.text(word, rows).replace(SOURCE, json.dumps(file, ensure_ascii=False))
+        for function, word, file in zip(functions, names, files, strict=True)
     ])  # fmt: skip
-    launches = [evolve(each.launch, function=word)
-                for each, word in zip(functions, names, strict=True)]  # fmt: skip
+    launches = [evolve(function.launch, function=word)
+                for function, word in zip(functions, names, strict=True)]  # fmt: skip
     sources = [(file, each.source) for file, each in zip(files, functions, strict=True) if folder]
     return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers, tuple(sources))
 
@@ -107,9 +107,9 @@ def _written(kernel: st.Kernel, located: bool = False) -> WrittenKernel:
     functions: list[WrittenFunction] = []
     helpers: set[str] = set()
     for nest in nests:
-        made = _Function(in_registers(nest), params, kernel.inputs, kernel.dims, located)
-        functions.append(made.written())
-        helpers |= made.values.helpers
+        function = _Function(in_registers(nest), params, kernel.inputs, kernel.dims, located)
+        functions.append(function.written())
+        helpers |= function.values.helpers
     sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
     return WrittenKernel(tuple(functions), sizes, frozenset(helpers))
 
@@ -179,7 +179,7 @@ class _Function:
         return WrittenFunction(
             f'{first}extern "C" __global__ void __launch_bounds__({threads}) ',
             (*self.head, *maps),
-            tuple([self.values.buffers[each] for each in self.params]),
+            tuple([self.values.buffers[param] for param in self.params]),
             self.numbers.get(BLOCKS, ""),
             "\n".join([*lines, self.values.lines.text(), "}", ""]),
             KernelLaunch(
@@ -233,13 +233,13 @@ class _Function:
         too low to hide latency."""
         steps: list[Step] = []
         later: list[Step] = []
-        holds = sum(count_of(each) for each in self.waits.held) >= MANY
+        holds = sum(count_of(buffer) for buffer in self.waits.held) >= MANY
         near = self.near
         for step in self.waits.sequence(of):
             if not isinstance(step, st.Stmt):
                 steps.append(step)
                 continue
-            if any(isinstance(each, st.Barrier) for each in st.statements(step)):
+            if any(isinstance(statement, st.Barrier) for statement in st.statements(step)):
                 steps += later
                 later = []
             held = near.held(step) if holds and step in self.waits.of.copies else None
@@ -348,9 +348,9 @@ class _Function:
         tile = fetched(nest, self.context)
         if tile.load.buffer not in self.params:
             raise refused("A tile is not of a parameter.", nest.var.name, "one", "another")
-        found = tile.map_of(self.params.index(tile.load.buffer))
-        if found not in self.maps:
-            self.maps[found] = values.names.fresh(f"map_{tile.load.buffer.name}")
+        tile_map = tile.map_of(self.params.index(tile.load.buffer))
+        if tile_map not in self.maps:
+            self.maps[tile_map] = values.names.fresh(f"map_{tile.load.buffer.name}")
         for var in [*values.vars]:
             whole = ScalarVar(var.name, i64)
             values.vars.setdefault(whole, values.vars[var])
@@ -359,7 +359,7 @@ class _Function:
         begins = []
         for products in tile.begins:
             parts = [
-                " * ".join([str(factor), *[f"(int)({values.of(each)})" for each in atoms]])
+                " * ".join([str(factor), *[f"(int)({values.of(atom)})" for atom in atoms]])
                 for atoms, factor in products
             ]
             begins.append(" + ".join(parts) or "0")
@@ -369,14 +369,14 @@ class _Function:
         to = values.place(tile.store.buffer, tile.store.indices)
         waits = self.waits
         counted = f"&{waits.counted}[{waits.begun} % {waits.of.ring}]"
-        size = found.bytes * tile.panels
+        size = tile_map.bytes * tile.panels
         values.lines.do(f"{values.help('p_tile_expected')}({counted}, {size});")
-        copy = values.help(f"p_tile_copy_{len(found.box)}")
+        copy = values.help(f"p_tile_copy_{len(tile_map.box)}")
         for panel in range(tile.panels):
-            far = f" + {panel * prod(found.box)}" if panel else ""
-            first = f"{begins[0]} + {panel * found.box[0]}" if panel else begins[0]
+            far = f" + {panel * prod(tile_map.box)}" if panel else ""
+            first = f"{begins[0]} + {panel * tile_map.box[0]}" if panel else begins[0]
             at = ", ".join([first, *begins[1:]])
-            values.lines.do(f"{copy}(&{to}{far}, &{self.maps[found]}, {counted}, {at});")
+            values.lines.do(f"{copy}(&{to}{far}, &{self.maps[tile_map]}, {counted}, {at});")
 
     def _reserve(self, of: st.Alloc) -> Sequence[Step]:
         """Memory of a block or a thread; memory allocated in each iteration is private."""

@@ -169,13 +169,13 @@ def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> _Drawn | str:
     """The drawn kernel with the interpreter's result."""
     if isinstance(drawn, str):
         return drawn
-    of, made = drawn
+    of, kernel = drawn
     try:
         expected = tuple(meaning(of.kernel, of.arrays))
     except EvaluationError as error:
         return f"the kernel has no value: {error.code}"
     return _Drawn(
-        made, of.fused, of.arrays, expected, margins(of, expected), of.trace, str(of.kernel)
+        kernel, of.fused, of.arrays, expected, margins(of, expected), of.trace, str(of.kernel)
     )
 
 
@@ -361,7 +361,7 @@ def on_gpu(
     stream, module = gpu.stream(), gpu.load(cubin)
     poison = POISONS[of.number // len(KINDS) % len(POISONS)]
     buffers = []
-    sizes = [*[each.nbytes for each in (*of.inputs, *of.expected)], *of.code.scratch]
+    sizes = [*[array.nbytes for array in (*of.inputs, *of.expected)], *of.code.scratch]
     for number, size in enumerate(sizes):
         buffer = gpu.reserve(max(1, size + edge_bytes))
         if not watched:
@@ -373,10 +373,10 @@ def on_gpu(
             stream.to_device(buffer.address, given.ctypes.data, size)
         stream.wait()
         buffers.append(buffer)
-    addresses = [each.address for each in buffers]
-    for each in of.code.launches:
-        function = module.function(each.function, each.shared)
-        stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
+    addresses = [cuda_memory.address for cuda_memory in buffers]
+    for launch in of.code.launches:
+        function = module.function(launch.function, launch.shared)
+        stream.launch(function, launch.grid, launch.block, launch.shared, addresses, launch.maps)
     stream.wait()
     edge = np.empty(GUARD_BYTES, np.uint8)
     for number, (buffer, size) in enumerate(
@@ -428,7 +428,7 @@ def report(
         return Finding(kind, drawn.kind, wrong, shown) if wrong else None
 
     def ends(found: Sequence[Finding]) -> bool:
-        return any(each.kind == FAULT for each in found)
+        return any(finding.kind == FAULT for finding in found)
 
     campaign = Campaign(
         Finding, ByNumber(made), oracle, MAX_TRIES, ends=ends, counters={SKIPPED: ()}

@@ -27,7 +27,7 @@ def in_flight_buffers(nest: st.Stmt) -> frozenset[Buffer]:
     body = _inside(nest)
     found: list[Buffer] = []
     for buffer in dict.fromkeys(
-        each.buffer for each in st.statements(nest) if isinstance(each, st.Store)
+        statement.buffer for statement in st.statements(nest) if isinstance(statement, st.Store)
     ):
         plain = scope(buffer.scope).reach == "block" and len(buffer.shape) > 1
         if plain and not _has_regions(nest, buffer) and _is_lent(body, buffer):
@@ -93,12 +93,12 @@ def _turns_are_lent(loop: st.For, buffer: Buffer) -> bool:
         or any(isinstance(each, st.Barrier) for stmt in rest for each in st.statements(stmt))
     ):
         return False
-    mine = [each for each in rest if buffer in copied(each)]
-    others = [each for each in rest if buffer not in copied(each)]
-    if not all(_only_copies(each, buffer) for each in mine) or any(
-        isinstance(each, st.Store) and each.buffer is buffer
+    mine = [statement for statement in rest if buffer in copied(statement)]
+    others = [statement for statement in rest if buffer not in copied(statement)]
+    if not all(_only_copies(statement, buffer) for statement in mine) or any(
+        isinstance(statement, st.Store) and statement.buffer is buffer
         for stmt in others
-        for each in st.statements(stmt)
+        for statement in st.statements(stmt)
     ):
         return False
     written, read = places(mine, buffer, written=True), places(rest, buffer, written=False)
@@ -111,9 +111,9 @@ def _turns_are_lent(loop: st.For, buffer: Buffer) -> bool:
 
 def _only_copies(stmt: st.Stmt, buffer: Buffer) -> bool:
     """Whether a statement does nothing but write one buffer, from memory outside."""
-    for each in st.statements(stmt):
-        if isinstance(each, st.Store) and each.buffer is not buffer:
+    for statement in st.statements(stmt):
+        if isinstance(statement, st.Store) and statement.buffer is not buffer:
             return False
-        if not isinstance(each, st.Store | st.For | st.Seq):
+        if not isinstance(statement, st.Store | st.For | st.Seq):
             return False
     return True

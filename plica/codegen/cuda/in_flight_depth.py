@@ -56,16 +56,16 @@ def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[s
     first, *rest = [*flat((loop.body,))] or [loop.body]
     if loop.kind != "serial" or count is None or not isinstance(first, st.Barrier):
         return 0
-    mine = [each for each in rest if each in copies]
-    others = [each for stmt in rest if stmt not in copies for each in st.statements(stmt)]
+    mine = [statement for statement in rest if statement in copies]
+    others = [statement for stmt in rest if stmt not in copies for statement in st.statements(stmt)]
     if not mine or any(isinstance(each, st.Barrier) or each in copies for each in others):
         return 0
     earlier: list[st.Stmt] = []
-    for each in reversed([*before]):
-        if each not in copies:
+    for statement in reversed([*before]):
+        if statement not in copies:
             break
-        earlier.append(each)
-    buffers = [_one(each) for each in mine]
+        earlier.append(statement)
+    buffers = [_one(statement) for statement in mine]
     if None in buffers or len({*buffers}) != len(buffers):
         return 0
     reads = [places(rest, each, written=False) for each in buffers]
@@ -99,14 +99,14 @@ def in_flight_slack(
     first, *rest = [*flat((loop.body,))] or [loop.body]
     if loop.kind != "serial" or count is None or not isinstance(first, st.Barrier):
         return 0
-    mine = [each for each in rest if each in copies]
-    others = [each for each in rest if each not in copies]
+    mine = [statement for statement in rest if statement in copies]
+    others = [statement for statement in rest if statement not in copies]
     if len(others) != 1 or not is_product(others[0]):
         return 0
-    for each in mine:
-        buffer = _one(each)
+    for statement in mine:
+        buffer = _one(statement)
         for turn in range(1, count):
-            now = numbers(places([each], buffer, written=True), loop.var, turn)
+            now = numbers(places([statement], buffer, written=True), loop.var, turn)
             last = numbers(places(others, buffer, written=False), loop.var, turn - 1)
             if buffer is None or now is None or last is None or not now.isdisjoint(last):
                 return 0
@@ -123,12 +123,12 @@ def in_flight_after(
     begins; empty if the last one does not need all."""
     begun = [*_latest(before, copies)]
     found: list[int] = []
-    for each in after:
-        if not is_product(each):
+    for statement in after:
+        if not is_product(statement):
             break
         less = found[-1] if found else len(begun)
         for number, (buffer, written) in enumerate(begun[:less]):
-            read = numbers(places([each], buffer, written=False), NEVER, 0)
+            read = numbers(places([statement], buffer, written=False), NEVER, 0)
             if read is None or not read.isdisjoint(written):
                 less = number
                 break
@@ -146,9 +146,9 @@ def _latest(
             turns: list[tuple[list[st.Stmt], ScalarVar, int]] = [([stmt], NEVER, 0)]
         elif isinstance(stmt, st.For) and stmt.kind == "serial" and (last := known(stmt.extent)):
             every = [*flat((stmt.body,))]
-            mine = [each for each in every if each in copies]
+            mine = [statement for statement in every if statement in copies]
             others = [one for each in every if each not in copies for one in st.statements(each)]
-            if any(each in copies for each in others):
+            if any(statement in copies for statement in others):
                 return
             first = max(0, last - MAX_ITERATIONS_BEHIND)
             turns = [(mine, stmt.var, turn) for turn in reversed(range(first, last))]
@@ -159,9 +159,9 @@ def _latest(
         for mine, var, turn in turns:
             if not mine:
                 return
-            for each in reversed(mine):
-                buffer = _one(each)
-                at = numbers(places([each], buffer, written=True), var, turn)
+            for statement in reversed(mine):
+                buffer = _one(statement)
+                at = numbers(places([statement], buffer, written=True), var, turn)
                 if buffer is None or at is None:
                     return
                 yield buffer, at
@@ -170,7 +170,7 @@ def _latest(
 def copied(stmt: st.Stmt) -> frozenset[Buffer]:
     """The buffers written by a statement without waits and products; empty for others."""
     every = [*st.statements(stmt)]
-    if any(isinstance(each, st.Barrier | st.Invoke) for each in every):
+    if any(isinstance(statement, st.Barrier | st.Invoke) for statement in every):
         return frozenset()
     return frozenset([each.buffer for each in every if isinstance(each, st.Store)])
 
@@ -184,16 +184,16 @@ def places(stmts: Sequence[st.Stmt], buffer: Buffer | None, *, written: bool) ->
     """The first indices at which statements write a buffer, or read it."""
     found: dict[Scalar, None] = {}
     for stmt in stmts:
-        for each in st.statements(stmt):
-            if written and isinstance(each, st.Store) and each.buffer is buffer:
-                found[each.indices[0]] = None
-            elif not written and buffer is not None and not isinstance(each, st.Invoke):
-                own = [part for part in each._children if isinstance(part, Scalar)]
+        for statement in st.statements(stmt):
+            if written and isinstance(statement, st.Store) and statement.buffer is buffer:
+                found[statement.indices[0]] = None
+            elif not written and buffer is not None and not isinstance(statement, st.Invoke):
+                own = [part for part in statement._children if isinstance(part, Scalar)]
                 for node in post_order(*own):
                     if isinstance(node, Load) and node.buffer is buffer:
                         found[node.indices[0]] = None
-            elif not written and isinstance(each, st.Invoke):
-                for region in each.operands:
+            elif not written and isinstance(statement, st.Invoke):
+                for region in statement.operands:
                     if isinstance(region, st.Region) and region.buffer is buffer:
                         for step in range(known(region.extents[0]) or 0):
                             found[region.starts[0] + step if step else region.starts[0]] = None
@@ -203,8 +203,8 @@ def places(stmts: Sequence[st.Stmt], buffer: Buffer | None, *, written: bool) ->
 def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[int] | None:
     """The indices in a loop iteration, or None if they depend on more."""
     found = []
-    for each in places:
-        if (number := known(valued(each, var, turn))) is None:
+    for place in places:
+        if (number := known(valued(place, var, turn))) is None:
             return None
         found.append(number)
     return frozenset(found)

@@ -32,8 +32,8 @@ def invocation(
     """
     if group.is_product(call):
         return group.products(call, values, lane, warp)
-    found = find_intrinsic(call.name)
-    hints = {} if found is None else dict(found.hints)
+    intrinsic = find_intrinsic(call.name)
+    hints = {} if intrinsic is None else dict(intrinsic.hints)
     word = str(hints.get("cuda"))
     if word in ("row_max", "row_power", "row_sum") or "lanes" in hints:
         return register.rows(call, values, word, int(str(hints.get("lanes", 0))))
@@ -48,7 +48,7 @@ def invocation(
             f"The intrinsic {call.name!r} is not there for threads.",
             call.name, "one of tensor cores", "another",
         )  # fmt: skip
-    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    a, b, c = [operand for operand in call.operands if isinstance(operand, Region)]
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
     left, right = bool(hints["left"]), bool(hints["right"])
@@ -70,21 +70,21 @@ def invocation(
     at_b = _base(call, b, lane, 2 * columns[0], lambda number: number % 4)
     if (ae, be, pair) != (rows[1], columns[1], columns[0]):
         raise _misplaced(call, "elements that do not lie together, eight by eight")
-    whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]
+    whole = [known(extent) for extent in c.extents] == [known(scalar) for scalar in c.buffer.shape]
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
-    kinds = [each.buffer.dtype.name for each in ((a, b) if bytes_ else (a,))]
+    kinds = [region.buffer.dtype.name for region in ((a, b) if bytes_ else (a,))]
     kinds = ["few", *kinds] if hints.get("few") else kinds
     function = values.help(f"p_mma_{'_'.join(kinds)}")
-    sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
+    sides = [f"&{values.place(region.buffer, at)}" for region, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
 
 
 def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
     """Products with a left operand in registers."""
-    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    a, b, c = [operand for operand in call.operands if isinstance(operand, Region)]
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
     wide = _sizes(b)[0]
@@ -112,10 +112,10 @@ def _misplaced(call: Invoke, found: str) -> Exception:
 
 
 def _sizes(of: Region) -> list[int]:
-    sizes = [known(each) for each in of.extents]
+    sizes = [known(extent) for extent in of.extents]
     if None in sizes:
         raise CompilerBug(f"A region of {of.buffer.name} has no known size.")
-    return [each for each in sizes if each is not None and each != 1]
+    return [size for size in sizes if size is not None and size != 1]
 
 
 def _steps(of: Region, axes: int = 4) -> list[int]:
@@ -139,7 +139,7 @@ def _base(
     for start, extent in reversed([*zip(of.starts, of.buffer.shape, strict=True)]):
         if lane in free_vars(start):
             told = [valued(start, lane, each) for each in range(WARP)]
-            right = [known(each) for each in told] == [number(each) for each in range(WARP)]
+            right = [known(scalar) for scalar in told] == [number(each) for each in range(WARP)]
             if seen or not right or size != step:
                 raise _misplaced(call, f"{of.buffer.name} at other places")
             seen, start = True, index(0)
@@ -173,13 +173,13 @@ def come_together(nest: Stmt) -> None:
                 own |= {var}
             case _:
                 pass
-        stack += [(each, all_come, lanes, own) for each in substatements(stmt)]
+        stack += [(substatement, all_come, lanes, own) for substatement in substatements(stmt)]
 
 
 def _takes(call: Invoke, lanes: int) -> bool:
     """Whether a loop over a given number of threads is one of a warp, or of the parts that join."""
-    found = find_intrinsic(call.name)
-    part = None if found is None else dict(found.hints).get("lanes")
+    intrinsic = find_intrinsic(call.name)
+    part = None if intrinsic is None else dict(intrinsic.hints).get("lanes")
     return lanes == WARP if part is None else lanes % int(str(part)) == 0
 
 

@@ -18,27 +18,27 @@ from plica.schedule.default.gpu.machine import BLOCKS, DEEPEST, LONGEST, THREAD_
 
 def check(launches: Iterable[KernelLaunch], gpu: Gpu, name: str) -> None:
     """Refuse launches of a kernel with more threads, blocks or memory than there can be."""
-    for each in launches:
-        if prod(each.block) > gpu.block or each.block[2] > DEEPEST:
+    for launch in launches:
+        if prod(launch.block) > gpu.block or launch.block[2] > DEEPEST:
             message = f"A block of the kernel {name} has more threads than can run together."
             expected = f"{gpu.block} threads at most, {DEEPEST} of them along z"
             hint = "Split a loop that is bound to threads."
-            raise refused(message, each.function, expected, _by(each.block), hint)
-        if each.grid[0] > LONGEST or max(each.grid[1:]) > BLOCKS:
+            raise refused(message, launch.function, expected, _by(launch.block), hint)
+        if launch.grid[0] > LONGEST or max(launch.grid[1:]) > BLOCKS:
             message = f"The kernel {name} has more blocks than can be launched."
             expected = f"{LONGEST} along x, {BLOCKS} along y and z at most"
             hint = "Bind the longest loop to blockIdx.x."
-            raise refused(message, each.function, expected, _by(each.grid), hint)
-        if each.shared > gpu.shared:
+            raise refused(message, launch.function, expected, _by(launch.grid), hint)
+        if launch.shared > gpu.shared:
             message = f"The threads of a block of the kernel {name} share more memory than it has."
             hint = "Make the tiles that are kept there smaller, or have fewer of them under way."
-            found = f"{each.shared} bytes"
-            raise refused(message, each.function, f"{gpu.shared} bytes at most", found, hint)
-        if each.own > THREAD_BYTES:
+            found = f"{launch.shared} bytes"
+            raise refused(message, launch.function, f"{gpu.shared} bytes at most", found, hint)
+        if launch.own > THREAD_BYTES:
             message = f"A thread of the kernel {name} has more memory to itself than there is."
             hint = "Compute less of it at a time, or set the scope of what is large to 'global'."
-            found = f"{each.own} bytes"
-            raise refused(message, each.function, f"{THREAD_BYTES} bytes at most", found, hint)
+            found = f"{launch.own} bytes"
+            raise refused(message, launch.function, f"{THREAD_BYTES} bytes at most", found, hint)
 
 
 def _by(extents: tuple[int, int, int]) -> str:

@@ -76,7 +76,7 @@ def _around_blocks(root: st.Stmt) -> st.For | None:
             if around is not None and stmt.kind.startswith("blockIdx"):
                 return around
             around = around if stmt.kind in st.THREADS else stmt
-        stack += [(each, around) for each in st.substatements(stmt)]
+        stack += [(substatement, around) for substatement in st.substatements(stmt)]
     return None
 
 
@@ -116,14 +116,14 @@ def large_of_one_thread(nest: st.Stmt) -> list[Buffer]:
 
     Local memory is allocated for every thread that a GPU can run, used or not.
     """
-    loops = [each for each in st.statements(nest) if isinstance(each, st.For)]
-    if any(each.kind in st.THREADS and known(each.extent) != 1 for each in loops):
+    loops = [statement for statement in st.statements(nest) if isinstance(statement, st.For)]
+    if any(loop.kind in st.THREADS and known(loop.extent) != 1 for loop in loops):
         return []
     inside = [each.buffer for each in st.statements(nest) if isinstance(each, st.Alloc)]
     return [
-        each
-        for each in dict.fromkeys(inside)
-        if scope(each.scope).reach in ("all", "thread") and _bytes(each) > REGISTER_BYTES
+        buffer
+        for buffer in dict.fromkeys(inside)
+        if scope(buffer.scope).reach in ("all", "thread") and _bytes(buffer) > REGISTER_BYTES
     ]
 
 
@@ -137,7 +137,7 @@ def thread_bytes(nest: st.Stmt, outside: Collection[Buffer]) -> int:
         if isinstance(stmt, st.Alloc) and stmt.buffer not in outside:
             held += _bytes(stmt.buffer) if scope(stmt.buffer.scope).reach != "block" else 0
             most = max(most, held)
-        stack += [(each, held) for each in st.substatements(stmt)]
+        stack += [(substatement, held) for substatement in st.substatements(stmt)]
     return most
 
 
@@ -147,13 +147,13 @@ def chooses_registers(nest: st.Stmt) -> set[Term]:
     for stmt in st.statements(nest):
         terms: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
         if isinstance(stmt, st.Store) and _fits_registers(stmt.buffer):
-            for each in stmt.indices:
-                found |= free_vars(each)
+            for index in stmt.indices:
+                found |= free_vars(index)
         for term in terms:
             for node in post_order(term):
                 if isinstance(node, Load) and _fits_registers(node.buffer):
-                    for each in node.indices:
-                        found |= free_vars(each)
+                    for index in node.indices:
+                        found |= free_vars(index)
     return found
 
 
@@ -201,7 +201,7 @@ def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Te
                 is_difference = is_difference or not isinstance(term, Lit)
     if not is_difference:
         return set()
-    inside = [node for each in positive for node in _reached(each, bound)]
+    inside = [node for scalar in positive for node in _reached(scalar, bound)]
     if not any(isinstance(node, sc.FloorDiv | sc.FloorMod | sc.ShiftRight) for node in inside):
         return set()
     return {node for node in inside if isinstance(node, ScalarVar)}
@@ -237,12 +237,12 @@ def shared_before(nest: st.Stmt) -> dict[Buffer, frozenset[Buffer]]:
             begun[item.buffer] = (len(touched), around)
             stack += [(item.buffer, ()), (item.body, (*around, item.buffer))]
         elif _is_once(item):
-            stack += [(each, around) for each in reversed(st.substatements(item))]
+            stack += [(substatement, around) for substatement in reversed(st.substatements(item))]
         else:
             nodes = [*post_order(item)]
-            mine = [each.buffer for each in nodes if isinstance(each, Load | st.Store | st.Region)]
+            mine = [node.buffer for node in nodes if isinstance(node, Load | st.Store | st.Region)]
             touched.append(frozenset(mine))
-            waits.append(any(isinstance(each, st.Barrier) for each in nodes))
+            waits.append(any(isinstance(node, st.Barrier) for node in nodes))
     found: dict[Buffer, frozenset[Buffer]] = {}
     for buffer, (begin, around) in begun.items():
         end = ended[buffer]
@@ -261,11 +261,11 @@ def _is_once(stmt: st.Stmt) -> bool:
 def by_one_thread(stmt: st.Stmt, nest: st.Stmt) -> bool:
     """Whether a statement is done by one thread of a block alone."""
     threads = {
-        each.var: each.kind
-        for each in st.statements(nest)
-        if isinstance(each, st.For)
-        and each.kind.startswith("threadIdx")
-        and known(each.extent) != 1
+        statement.var: statement.kind
+        for statement in st.statements(nest)
+        if isinstance(statement, st.For)
+        and statement.kind.startswith("threadIdx")
+        and known(statement.extent) != 1
     }
     pinned: set[str] = set()
     while isinstance(stmt, st.Branch) and stmt.orelse == st.Seq(()):
@@ -294,9 +294,9 @@ def under_way(nest: st.Stmt, copies: frozenset[st.Stmt]) -> int | None:
             continue
         if isinstance(stmt, st.For) and stmt.kind not in st.THREADS:
             turns = known(stmt.extent)
-            if not any(isinstance(each, st.Barrier) for each in st.statements(stmt)):
-                if turns is None and any(each in copies for each in st.statements(stmt)):
+            if not any(isinstance(statement, st.Barrier) for statement in st.statements(stmt)):
+                if turns is None and any(statement in copies for statement in st.statements(stmt)):
                     return None
                 times *= turns or 0
-        stack += [(each, times) for each in st.substatements(stmt)]
+        stack += [(substatement, times) for substatement in st.substatements(stmt)]
     return found

@@ -49,7 +49,7 @@ def open_kernel(of: Stages, free: bool) -> st.Kernel:
         names = Names(of)
         body = st.seq(*_launches(of, names, free))
     written = {each.buffer for each in st.statements(body) if isinstance(each, st.Store)}
-    kept = [each for each in of.made if each in written and each not in of.outputs]
+    kept = [buffer for buffer in of.made if buffer in written and buffer not in of.outputs]
     params = (*of.inputs, *kept, *of.outputs)
     whole = st.Kernel(open_sizes(params, body), params, len(of.inputs), body)
     return narrow_indices(flatten(whole, params=True), narrow_dims=True)
@@ -147,21 +147,21 @@ def _numbers_of_rows(of: Stages) -> Stages:
     for each in every:
         value = map_bottom_up(put, each.value)
         assert isinstance(value, sc.Scalar)
-        made = Each(each.out, each.axes, value)
+        stage = Each(each.out, each.axes, value)
         plain = not exposed(value) and each.out not in of.outputs
         if plain and not all(known(size) == 1 for size in each.out.shape[-1:]):
-            inside[each.out] = made
+            inside[each.out] = stage
         else:
-            kept.append(made)
+            kept.append(stage)
     return stages(of.inputs, kept, of.outputs)
 
 
 def _rows(of: Stages) -> int:
     """How many of the first axes say which row it is: all else is one number for each row."""
     shape, count = of.result.shape, len(of.result.shape)
-    for each in of.stages[:-1]:
-        assert isinstance(each, Each)
-        sizes = each.out.shape
+    for stage in of.stages[:-1]:
+        assert isinstance(stage, Each)
+        sizes = stage.out.shape
         while count and (sizes[:count] != shape[:count]):
             count -= 1
         while any(known(size) != 1 for size in sizes[count:]):
@@ -174,7 +174,7 @@ def _is_row_work(of: Stages) -> bool:
     if not all(isinstance(each, Each) for each in of.stages):
         return False
     every = [each for each in of.stages if isinstance(each, Each)]
-    sums = [each for stage in every for each in exposed(stage.value)]
+    sums = [reduction for stage in every for reduction in exposed(stage.value)]
     rows = _rows(of)
     if not sums or not rows:
         return False
@@ -196,7 +196,7 @@ def _is_row_work(of: Stages) -> bool:
 def _by_length(of: Stages, names: Names) -> st.Stmt:
     """A launch for long rows and one for short ones, of which one has no blocks."""
     (sum_, *_) = [
-        one for each in of.stages if isinstance(each, Each) for one in exposed(each.value)
+        one for stage in of.stages if isinstance(stage, Each) for one in exposed(stage.value)
     ]
     length = product(sum_.extents)
     if (count := known(length)) is not None:
@@ -211,11 +211,11 @@ def _by_length(of: Stages, names: Names) -> st.Stmt:
 def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.Stmt:
     """One launch with a number of threads per row, or none unless `asked` for."""
     rows = _rows(of)
-    *before, last = [each for each in of.stages if isinstance(each, Each)]
+    *before, last = [stage for stage in of.stages if isinstance(stage, Each)]
     writer = _RowBlock(names, tuple([names.var("row") for _ in range(rows)]), along)
     steps: list[st.Stmt] = []
-    for each in before:
-        steps.append(writer.number(each, rows))
+    for stage in before:
+        steps.append(writer.number(stage, rows))
     rest, sizes = last.axes[rows:], last.out.shape[rows:]
     if all(known(size) == 1 for size in sizes):
         steps += [writer.number(last, rows)]
@@ -278,26 +278,26 @@ class _RowBlock:
     def number(self, of: Each, rows: int) -> st.Stmt:
         """The number that a stage has for a row, in a register of each thread."""
         value = substitute(self.of_row(of, rows), dict.fromkeys(of.axes[rows:], sc.index(0)))
-        found, steps = self.totals(value)
+        scalar, steps = self.totals(value)
         own = self.numbers[of.out] = self.own("row", of.out.dtype)
-        return st.seq(*steps, st.Store(own, (sc.index(0),), found))
+        return st.seq(*steps, st.Store(own, (sc.index(0),), scalar))
 
     def along(self, sizes: Sequence[sc.Scalar], body: Callable[[sc.Scalar], st.Stmt]) -> st.Stmt:
         """A body at every point of a box, distributed over the threads of the block."""
         turn, place = self.names.var("s"), self.names.var("at")
         count = product(sizes)
         inside = st.Branch(sc.Lt(place, count), body(place), st.NOTHING)
-        each = st.Bind(place, turn * self.threads + self.lane, inside)
-        return st.For(turn, (count + (self.threads - 1)) // self.threads, "serial", each)
+        bind = st.Bind(place, turn * self.threads + self.lane, inside)
+        return st.For(turn, (count + (self.threads - 1)) // self.threads, "serial", bind)
 
     def totals(self, value: sc.Scalar) -> tuple[sc.Scalar, list[st.Stmt]]:
         """A value in which sums are numbers that each thread has, and how these are made."""
         found: dict[Term, sc.Scalar] = {}
         steps: list[st.Stmt] = []
-        for each in exposed(value):
-            own = self.own("total", sc.dtype_of(each))
-            steps += self.total(each, own)
-            found[each] = sc.Load(own, (sc.index(0),))
+        for reduction in exposed(value):
+            own = self.own("total", sc.dtype_of(reduction))
+            steps += self.total(reduction, own)
+            found[reduction] = sc.Load(own, (sc.index(0),))
         return replaced(value, found), steps
 
     def total(self, of: sc.Reduce, into: sc.Buffer) -> list[st.Stmt]:

@@ -51,7 +51,7 @@ def product_of(of: Each) -> OpenProduct | None:
         return None
     left, right = value.body.left, value.body.right
     terms = tuple(zip(value.axes, value.extents, strict=True))
-    if any(isinstance(each, sc.Reduce) for side in (left, right) for each in _nodes(side)):
+    if any(isinstance(node, sc.Reduce) for side in (left, right) for node in _nodes(side)):
         return None
     sides = [free_vars(left), free_vars(right)]
     if any(free_vars(size) & {axis for axis, _ in terms} for _, size in terms):
@@ -101,7 +101,7 @@ class _TileWriter:
         self.block, self.thread = names.var("b"), names.var("t")
         self.counts = [_count(each) for each in (of.rows, of.columns, of.terms)]
         rows, columns, _ = self.counts
-        self.high, self.wide = ((each + (SIDE - 1)) // SIDE for each in (rows, columns))
+        self.high, self.wide = ((scalar + (SIDE - 1)) // SIDE for scalar in (rows, columns))
         self.row, self.column, self.lot = (names.var(each) for each in ("row", "column", "lot"))
         self.which: dict[Term, Term] = {axis: names.var("which") for axis, _ in of.others}
         room = (sc.index(DEPTH), sc.index(ROOM))
@@ -111,8 +111,8 @@ class _TileWriter:
         self.own = sc.Buffer(names.name("own"), own, f32, "local")
         few = (sc.index(OWN),)
         self.near = [
-            sc.Buffer(names.name("near"), few, each.dtype, "local")
-            for each in (self.left, self.right)
+            sc.Buffer(names.name("near"), few, buffer.dtype, "local")
+            for buffer in (self.left, self.right)
         ]
 
     def launch(self) -> st.Stmt:
@@ -137,7 +137,7 @@ class _TileWriter:
             assert isinstance(var, sc.ScalarVar)
             assert isinstance(digit, sc.Scalar)
             body = st.Bind(var, digit, body)
-        tall, broad = (sc.Max(each, sc.index(1)) for each in (self.high, self.wide))
+        tall, broad = (sc.Max(scalar, sc.index(1)) for scalar in (self.high, self.wide))
         rest = self.block // broad
         body = st.Bind(self.lot, rest // tall, body)
         body = st.Bind(self.row, rest % tall * SIDE, body)
@@ -209,10 +209,10 @@ class _TileWriter:
             def put(node: Term) -> Term:
                 return total if isinstance(node, sc.Load) and node.buffer is reduced else node
 
-            found = map_bottom_up(put, self.after.value)
-            assert isinstance(found, sc.Scalar)
-            indices, value = self.after.indices, found  # type: ignore[assignment]  # places
-        places = tuple([substitute(each, where) for each in indices])
+            scalar = map_bottom_up(put, self.after.value)
+            assert isinstance(scalar, sc.Scalar)
+            indices, value = self.after.indices, scalar  # type: ignore[assignment]  # places
+        places = tuple([substitute(index, where) for index in indices])
         store = st.Store(self.out, places, substitute(value, where))
         inside = sc.And(sc.Lt(row, self.counts[0]), sc.Lt(column, self.counts[1]))
         return self._each(((i, OWN), (j, OWN)), st.Branch(inside, store, st.NOTHING))

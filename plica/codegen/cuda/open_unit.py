@@ -61,17 +61,17 @@ def open_unit(
         launched += [Launched(kernel_name(step.kernel, program), 0, 0)] * len(made)
         sources += [step.source] * len(made)
     slots = tuple([
-        open_step.OpenSlot(each.space, size_text(each.size),
-                 plan.where.get(number, 0) if each.space == "temporary" else 0)
-        for number, each in enumerate(program.slots)
+        open_step.OpenSlot(slot.space, size_text(slot.size),
+                 plan.where.get(number, 0) if slot.space == "temporary" else 0)
+        for number, slot in enumerate(program.slots)
     ])  # fmt: skip
-    sizes = [size for each in program.slots for size in each.shape if not isinstance(size, int)]
+    sizes = [size for slot in program.slots for size in slot.shape if not isinstance(size, int)]
     made_of = open_step.OpenProgram(
-        tuple([named(each) for each in program.dims]),
+        tuple([named(var) for var in program.dims]),
         slots,
-        tuple([size_text(each) for each in plan.arenas]),
+        tuple([size_text(scalar) for scalar in plan.arenas]),
         tuple(steps),
-        tuple(dict.fromkeys(size_text(each) for each in (*sizes, *program.needs))),
+        tuple(dict.fromkeys(size_text(scalar) for scalar in (*sizes, *program.needs))),
     )
     codes = [*maker.codes.values()]
     write_sources(codes)
@@ -94,35 +94,35 @@ class _Maker:
             name = kernel_name(number, self.program)
             if rows is not None:
                 name = f"{name}_rows_{sum(n == number for n, _ in self.codes)}"
-            made = self.codes[key] = fold(kernel, name, word, rows, self.folder)
-            check(made.launches, self.gpu, word)
+            kernel_code = self.codes[key] = fold(kernel, name, word, rows, self.folder)
+            check(kernel_code.launches, self.gpu, word)
         return self.codes[key]
 
     def launches(self, step: Launch) -> list[open_step.OpenStep]:
         """The launches of a kernel with their size arguments."""
         code, kernel = self.code(step.kernel), self.program.kernels[step.kernel]
         given = dict[Term, Scalar](zip(kernel.dims, step.sizes, strict=True))
-        told = tuple([size_text(each) for each in step.sizes])
-        least = tuple([size_text(each) for each in step.least])
+        told = tuple([size_text(size) for size in step.sizes])
+        least = tuple([size_text(scalar) for scalar in step.least])
         return [
             open_step.OpenLaunch(
-                each.function,
-                _grid(each, given),
-                each.block,
-                each.shared,
+                launch.function,
+                _grid(launch, given),
+                launch.block,
+                launch.shared,
                 step.args,
                 told,
                 least,
                 code.scratch,
-                each.maps,
+                launch.maps,
             )
-            for each in code.launches
+            for launch in code.launches
         ]
 
     def rows(self, step: Chunks) -> list[open_step.OpenStep]:
         """The launch of a kernel that treats rows alike."""
-        pieces = tuple([self.piece(each) for each in step.pieces])
-        least = tuple([size_text(each) for each in step.least])
+        pieces = tuple([self.piece(piece) for piece in step.pieces])
+        least = tuple([size_text(scalar) for scalar in step.least])
         return [open_step.RowLaunch(size_text(step.rows), pieces, least)]
 
     def piece(self, of: RowKernel) -> open_step.RowPiece:

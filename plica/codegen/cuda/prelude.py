@@ -53,7 +53,7 @@ def _narrow(name: str, convert: str, back: str) -> dict[str, str]:
     }
 
 
-_OTHERS: Final = tuple(each for each in DTYPES if each.is_coded and each not in (f16, bf16))
+_OTHERS: Final = tuple(dtype for dtype in DTYPES if dtype.is_coded and dtype not in (f16, bf16))
 """Dtypes that the machine does not convert by itself."""
 
 _TEXTS: Final[dict[str, str]] = {

@@ -133,7 +133,7 @@ class QuadStore:
         self._open(own, QUAD)
         self._at(of, turn, own)
         reads = [each for each in post_order(of.store.value) if isinstance(each, Load)]
-        far = any(each not in there and _reach(each.buffer) != "thread" for each in reads)
+        far = any(read not in there and _reach(read.buffer) != "thread" for read in reads)
         if guard is not None and far:  # what a thread has of its own is there in any case
             lines.open(f"if ({values.of(guard)})")
         pair = names.fresh("v")
@@ -161,12 +161,12 @@ class QuadStore:
             for load in dict.fromkeys(certain(of.store.value))
             if load.buffer is not of.store.buffer and _in_quads(of, load.buffer, load.indices, lane)
         ]
-        sizes = [known(each.extent) or 0 for each in loops]
+        sizes = [known(loop.extent) or 0 for loop in loops]
         every = prod(sizes) * of.turns
         if not loads or not 0 < every * len(loads) <= MAX_PREFETCHED_VECTORS:
             return False
         guard, values = self._guard(of, guards), self.values
-        lengths = tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])
+        lengths = tuple([(loop.var, size) for loop, size in zip(loops, sizes, strict=True)])
         for var, size in (*lengths, (of.loop.var, of.turns * QUAD)):
             values.known.bound(var, (0, size - 1))
         for load in loads:
@@ -253,15 +253,15 @@ def _pairs(loop: For, lane: ScalarVar) -> _Pairs | None:
         return None
     if guard is not None and (not _same_of_quad(guard, lane) or mentions([guard], body.var)):
         return None
-    found = _Pairs(loop, guard, body, store)
-    return found if _in_quads(found, store.buffer, store.indices, lane) else None
+    pairs = _Pairs(loop, guard, body, store)
+    return pairs if _in_quads(pairs, store.buffer, store.indices, lane) else None
 
 
 def _in_quads(of: _Pairs, buffer: Buffer, indices: Iterable[Scalar], lane: ScalarVar) -> bool:
     """Whether pairs of places are eight neighbours of four threads, and four of them in a row."""
     if buffer.dtype.bytes != PAIR or _reach(buffer) != "all":
         return False
-    own, place, pair = (ScalarVar(each.name, i64) for each in (of.loop.var, lane, of.inner.var))
+    own, place, pair = (ScalarVar(var.name, i64) for var in (of.loop.var, lane, of.inner.var))
     quad = simple(FloorMod(place, index(QUAD)))
     steps: dict[Term, int] = {own: PAIR * QUAD, quad: PAIR, pair: 1}
     found: set[Term] = set()
@@ -276,6 +276,6 @@ def _in_quads(of: _Pairs, buffer: Buffer, indices: Iterable[Scalar], lane: Scala
 def _apart(atoms: Iterable[Scalar], own: ScalarVar, pair: ScalarVar, lane: ScalarVar) -> bool:
     """Whether terms say nothing of where in a row of eight neighbours a thread is."""
     return all(
-        own not in free_vars(each) and pair not in free_vars(each) and _same_of_quad(each, lane)
-        for each in atoms
+        own not in free_vars(atom) and pair not in free_vars(atom) and _same_of_quad(atom, lane)
+        for atom in atoms
     )

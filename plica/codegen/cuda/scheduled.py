@@ -139,12 +139,12 @@ def _in_turn(
 ) -> Iterator[Candidate | PassedOver]:
     """Forms with their traces, without those that no template knows."""
     for form in forms:
-        if (made := traced(form, of.facts, gpu, tables)) is None:
+        if (candidate := traced(form, of.facts, gpu, tables)) is None:
             continue
-        if of.facts.parts > 1 and len(made.kernel.params) > made.kernel.inputs + 1:
+        if of.facts.parts > 1 and len(candidate.kernel.params) > candidate.kernel.inputs + 1:
             yield PassedOver(form, "it has memory that all parts of the rows would share")
         else:
-            yield Candidate(form, made.template, made.trace, made.kernel)
+            yield Candidate(form, candidate.template, candidate.trace, candidate.kernel)
 
 
 def for_any_size(function: Function, facts: Facts) -> Scheduled:
@@ -153,7 +153,7 @@ def for_any_size(function: Function, facts: Facts) -> Scheduled:
     whole = collapsed(told.stages, facts.reassociates, opened=True)
     whole = as_elements(whole, as_reductions)
     source = to_stages(function).source
-    if not all(isinstance(each, Each) for each in whole.stages):
+    if not all(isinstance(stage, Each) for stage in whole.stages):
         message = f"{source} is made element after element: on a GPU that is done for known sizes."
         raise UnsupportedError(Diagnostic("unsupported", message, Place(node=source)))
     kernel = open_kernel(whole, facts.reassociates)
@@ -169,8 +169,8 @@ def row_counts(rows: ChunkRows) -> tuple[int, ...]:
     others until they are a few blocks of threads.
     """
     if any(
-        rowed and row_bytes(each, rows) % ALIGNED
-        for each, rowed in zip(rows.buffers, rows.rowed, strict=True)
+        rowed and row_bytes(buffer, rows) % ALIGNED
+        for buffer, rowed in zip(rows.buffers, rows.rowed, strict=True)
     ):
         return ()
     result, own, shared = elements_of(rows)

@@ -60,9 +60,9 @@ _HEAD: Final = "__device__ __forceinline__"
 
 def _copy(rank: int) -> str:
     axes = "abcde"[:rank]
-    given = ", ".join([f"int {each}" for each in axes])
+    given = ", ".join([f"int {axis}" for axis in axes])
     places = ", ".join([f"%{number + 3}" for number in range(rank)])
-    values = ", ".join([f'"r"({each})' for each in axes])
+    values = ", ".join([f'"r"({axis})' for axis in axes])
     return f"""\
 {_HEAD} void p_tile_copy_{rank}(void* to, const p_tile* map, unsigned long long* counted,
                                    {given}) {{
@@ -294,10 +294,10 @@ def _bounds(
     steps = {var: step for factors, _ in where for var, step in factors.items()}
     turns = {var: count for _, counts in where for var, count in counts.items()}
     found: dict[int, int] = {}
-    for each in guards:
-        if not isinstance(each, Lt):
+    for guard in guards:
+        if not isinstance(guard, Lt):
             raise no_tile(store, "a guard that is no bound")
-        terms = polynomial(simple(wide(each.left) - wide(each.right)))
+        terms = polynomial(simple(wide(guard.left) - wide(guard.right)))
         limit = -sum(factor for atoms, factor in terms.values() if not atoms)
         said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
         if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
@@ -352,8 +352,8 @@ def _found(
     strides, extents, bounds = ([each[n] or 0 for each in axes] for n in (0, 1, 2))
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
-    for each in load.buffer.shape:
-        whole *= known(each) or 0
+    for scalar in load.buffer.shape:
+        whole *= known(scalar) or 0
     for axis in falling:
         sizes[axis], left = divmod(whole, strides[axis])
         whole = strides[axis]
@@ -380,7 +380,7 @@ def _found(
         most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
         raise no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
-    return tuple(sizes), tuple([tuple(each) for each in parts])
+    return tuple(sizes), tuple([tuple(part) for part in parts])
 
 
 def no_tile(store: Store, found: str) -> Exception:

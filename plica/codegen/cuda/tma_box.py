@@ -50,9 +50,9 @@ def fetched(nest: Stmt, around: Context) -> tma.TmaTile:
 def _is_box(of: tma.CopyNest) -> bool:
     """Whether a tile may begin before a tensor, or is cut at parts of its loops."""
     below = [
-        each
-        for each in of.guards
-        if isinstance(each, sc.Lt | sc.Le) and known(each.left) is not None
+        guard
+        for guard in of.guards
+        if isinstance(guard, sc.Lt | sc.Le) and known(guard.left) is not None
     ]
     return bool(_quotients(of) or below)
 
@@ -73,12 +73,12 @@ def _boxed(of: tma.CopyNest, around: Context) -> tma.TmaTile:
     inside = _inside(around, loops)
 
     def told(term: sc.Scalar) -> Sum:
-        found = simple(substitute(wide(term), parts), inside)
-        return {atoms: factor for atoms, factor in polynomial(found).values() if factor}
+        scalar = simple(substitute(wide(term), parts), inside)
+        return {atoms: factor for atoms, factor in polynomial(scalar).values() if factor}
 
-    to, places = told(linear(store.buffer, store.indices)), [told(each) for each in load.indices]
+    to, places = told(linear(store.buffer, store.indices)), [told(index) for index in load.indices]
     axes, extents = _axes(store, to, places, loops)
-    shape = [known(each) or 0 for each in load.buffer.shape]
+    shape = [known(scalar) or 0 for scalar in load.buffer.shape]
     steps = [1]
     for length in reversed(shape[1:]):
         steps.insert(0, steps[0] * length)
@@ -87,8 +87,8 @@ def _boxed(of: tma.CopyNest, around: Context) -> tma.TmaTile:
     plain = strides[0] == 1 and box[0] * size == tma.ROW and 1 < len(box) <= tma.DEEPEST
     if not plain or max(box) > tma.LONGEST or any(step * size % 16 for step in strides[1:]):
         raise tma.no_tile(store, f"a box of {box} with steps of {strides}")
-    _check_ends(of, places, [told(_negative(each, store)) for each in of.guards], inside)
-    begins = [tuple([each for each in places[axis].items() if not _is_loop(each[0], loops)])
+    _check_ends(of, places, [told(_negative(guard, store)) for guard in of.guards], inside)
+    begins = [tuple([item for item in places[axis].items() if not _is_loop(item[0], loops)])
               for axis in axes]  # fmt: skip
     atoms = [atom for begin in begins for each, _ in begin for atom in each]
     if any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
@@ -185,7 +185,7 @@ def _check_ends(
             raise tma.no_tile(of.store, f"a place that may be before axis {axis}")
         if (high is None or high >= size) and above not in guards:
             raise tma.no_tile(of.store, f"a place that may be after axis {axis}")
-        guards = [each for each in guards if each not in (below, above)]
+        guards = [guard for guard in guards if guard not in (below, above)]
     if guards:
         raise tma.no_tile(of.store, "a guard that is no end of an axis")
 
@@ -198,10 +198,10 @@ def _less(of: Sum, size: int, sign: int) -> Sum:
 
 def _term(of: Sum) -> sc.Scalar:
     """The term of a sum."""
-    found = sc.index(0)
+    scalar = sc.index(0)
     for atoms, factor in of.items():
         product: sc.Scalar = sc.index(factor)
         for atom in atoms:
             product = product * atom
-        found = found + product
-    return found
+        scalar = scalar + product
+    return scalar

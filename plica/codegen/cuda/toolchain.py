@@ -64,7 +64,7 @@ def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
         None,
     )  # fmt: skip
     try:
-        array = (ctypes.c_char_p * len(options))(*[each.encode() for each in options])
+        array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
         status = library.nvrtcCompileProgram(program, len(options), array)
         log = str(_text(library, program, "ProgramLog"))
         if status:
@@ -82,7 +82,7 @@ def compiled_at_once(
 ) -> tuple[Cubin, ...]:
     """Compiles several texts, as many in parallel as there are cores."""
     if len(texts) < 2:
-        return tuple([compiled(each, architecture, fused=fused) for each in texts])
+        return tuple([compiled(text, architecture, fused=fused) for text in texts])
     _library()  # loaded once, before others ask for it
     make = partial(compiled, architecture=architecture, fused=fused)
     with ThreadPoolExecutor(min(len(texts), os.cpu_count() or 1)) as pool:
@@ -112,8 +112,8 @@ def path_of() -> str | None:
 
 
 def _packaged() -> Iterator[Path]:
-    found = find_spec("nvidia")
-    for root in (found.submodule_search_locations or ()) if found is not None else ():
+    module_spec = find_spec("nvidia")
+    for root in (module_spec.submodule_search_locations or ()) if module_spec is not None else ():
         yield from sorted(Path(root).glob("*/lib/libnvrtc.so.*"), reverse=True)
 
 
@@ -153,10 +153,10 @@ def _usage(log: str) -> Iterator[tuple[str, Usage]]:
     """What ptxas says of each function."""
     name, spilled = "", 0
     for line in log.splitlines():
-        if found := _FUNCTION.search(line):
-            name = found[1]
-        elif found := _SPILLS.search(line):
-            spilled = int(found[1]) + int(found[2])
-        elif (found := _USED.search(line)) and name:
-            yield name, Usage(int(found[1]), int(found[2] or 0), spilled)
+        if match := _FUNCTION.search(line):
+            name = match[1]
+        elif match := _SPILLS.search(line):
+            spilled = int(match[1]) + int(match[2])
+        elif (match := _USED.search(line)) and name:
+            yield name, Usage(int(match[1]), int(match[2] or 0), spilled)
             name, spilled = "", 0

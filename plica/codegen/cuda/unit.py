@@ -61,16 +61,16 @@ class Unit:
 
 def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:
     """A kernel for another process, which may not know the intrinsics it invokes."""
-    for each in invoked:
-        register(each)
+    for intrinsic in invoked:
+        register(intrinsic)
     return pickle.dumps(written(kernel))
 
 
 def _write(program: Program, workers: Workers | None) -> None:
     """Emits the kernels of a program, in parallel if there are processes."""
     names = dict(zip(program.kernels, program.names, strict=True))
-    missing = [each for each in names if each not in WRITTEN_KERNELS and not each.dims]
-    tasks = [GroupTask(names[each], sent, (each, intrinsics_of(each))) for each in missing]
+    missing = [name for name in names if name not in WRITTEN_KERNELS and not name.dims]
+    tasks = [GroupTask(names[kernel], sent, (kernel, intrinsics_of(kernel))) for kernel in missing]
 
     def here(number: int) -> None:
         written(missing[number])
@@ -133,7 +133,7 @@ def unit(
 
 def write_sources(codes: Sequence[KernelCode]) -> None:
     """Write the files that line tables refer to."""
-    for path, text in [each for code in codes for each in code.sources]:
+    for path, text in [source for code in codes for source in code.sources]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(f"{text}\n", encoding="utf-8")
 
@@ -145,15 +145,15 @@ def parts_of(
     found: list[list[KernelCode]] = []
     last: list[KernelCode] = []  # the part that small kernels are put into
     size = PART
-    for each in codes:
-        if len(each.functions) >= MIN_SEPARATE_CHARACTERS:
-            found.append([each])
+    for code in codes:
+        if len(code.functions) >= MIN_SEPARATE_CHARACTERS:
+            found.append([code])
             continue
         if size >= PART:
             last, size = [], 0
             found.append(last)
-        last.append(each)
-        size += len(each.functions)
+        last.append(code)
+        size += len(code.functions)
     return tuple([whole(each) for each in found])
 
 
@@ -192,9 +192,9 @@ def _compiled(
     Processes share no memory that threads of the compiler might have to wait for.
     """
     if workers is None or not workers.serves(2):
-        return [each.code for each in compiled_at_once(texts, architecture, fused=fused)]
+        return [cubin.code for cubin in compiled_at_once(texts, architecture, fused=fused)]
     codes: dict[int, bytes] = {}
-    tasks = [GroupTask("a text", cubin_of, (each, architecture, fused)) for each in texts]
+    tasks = [GroupTask("a text", cubin_of, (text, architecture, fused)) for text in texts]
 
     def here(number: int) -> None:
         codes[number] = cubin_of(texts[number], architecture, fused)

@@ -69,8 +69,8 @@ class VectorAccess:
             self._given(loop.body, loop.var)
             return True
         stores = neighbours(loop, count)
-        for each in stores:
-            self._store(each, loop.var, count)
+        for store in stores:
+            self._store(store, loop.var, count)
         return bool(stores)
 
     def guarded(self, loop: For, count: int) -> Branch | None:
@@ -187,7 +187,7 @@ class VectorAccess:
             nest = nest.body
         if not isinstance(nest, For) or not isinstance(store := nest.body, Store):
             return None
-        sizes = [known(each.extent) or 0 for each in loops]
+        sizes = [known(loop.extent) or 0 for loop in loops]
         lanes = (store, nest.var, known(nest.extent) or 0)
         if self._moved(*lanes) is not None or _from_anywhere(*lanes) is None:
             return None
@@ -195,7 +195,7 @@ class VectorAccess:
             return None
         word = self.names.fresh("held")
         return HeldVectors(
-            word, tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])
+            word, tuple([(loop.var, size) for loop, size in zip(loops, sizes, strict=True)])
         )
 
     def hold(self, of: HeldVectors) -> None:
@@ -272,12 +272,12 @@ def neighbours(loop: For, count: int) -> list[Store]:
             stores.append(stmt)
         elif not isinstance(stmt, Seq):
             return []
-    for each in stores:
-        value = each.value  # what is read behind a guard of all lanes is read by all or none
+    for store in stores:
+        value = store.value  # what is read behind a guard of all lanes is read by all or none
         if isinstance(value, Select) and not mentions([value.condition], loop.var):
             value = value.then
         loads = list(address.certain(value))
-        places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
+        places = [(store.buffer, store.indices), *[(e.buffer, e.indices) for e in loads]]
         if not any(address.lanes_of(*place, loop.var, count) for place in places):
             return []
     return stores

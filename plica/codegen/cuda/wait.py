@@ -45,13 +45,13 @@ def asynchronous(nest: Stmt, name: str) -> Asynchronous:
 
 def _ring(nest: Stmt, copies: frozenset[Stmt], name: str) -> int:
     """How many tiles may be under way together."""
-    mine = [each for each in copies if any(is_tile(one) for one in statements(each))]
+    mine = [copy for copy in copies if any(is_tile(one) for one in statements(copy))]
     if not mine:
         return 0
     if len(mine) < len(copies):
         message = "A launch copies by threads and by the copy engine."
         raise refused(message, name, "one or the other", "both")
-    if not all(by_one_thread(each, nest) for each in mine):
+    if not all(by_one_thread(statement, nest) for statement in mine):
         message = "The copy engine is asked for a tile by several threads."
         raise refused(message, name, "one thread", "all that come there")
     most = under_way(nest, copies)
@@ -153,9 +153,9 @@ class Waits:
         """Wait for all products: what they sum is read next."""
         lines, values = self.lines, self.values
         lines.do(f"{values.help('p_products_done')}<0>();")
-        for each in self.of.sums:
-            if each in self.held:
-                word = "p_products_kept" if each.dtype.is_float else "p_products_kept_i32"
-                kept = f"{values.help(word)}<{count_of(each)}>"
-                lines.do(f"{kept}({values.buffers[each]});")
+        for buffer in self.of.sums:
+            if buffer in self.held:
+                word = "p_products_kept" if buffer.dtype.is_float else "p_products_kept_i32"
+                kept = f"{values.help(word)}<{count_of(buffer)}>"
+                lines.do(f"{kept}({values.buffers[buffer]});")
         self.pending = False

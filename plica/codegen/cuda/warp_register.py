@@ -309,15 +309,15 @@ NEEDS: Final = {
 def in_registers(nest: Stmt) -> Stmt:
     """A launch with memory of warps as registers of each thread; itself where it has none."""
     held = [
-        each.buffer
-        for each in statements(nest)
-        if isinstance(each, Alloc) and scope(each.buffer.scope).reach == "warp"
+        statement.buffer
+        for statement in statements(nest)
+        if isinstance(statement, Alloc) and scope(statement.buffer.scope).reach == "warp"
     ]
     if not held:
         return nest
-    loops = [each for each in statements(nest) if isinstance(each, For)]
-    threads = {each.var: each for each in loops if each.kind.startswith("threadIdx")}
-    lanes = {each.var for each in threads.values() if each.kind == LANE}
+    loops = [statement for statement in statements(nest) if isinstance(statement, For)]
+    threads = {loop.var: loop for loop in loops if loop.kind.startswith("threadIdx")}
+    lanes = {thread.var for thread in threads.values() if thread.kind == LANE}
     of_columns = _of_columns(nest)
     own = {each: Buffer(each.name, each.shape[1:], each.dtype, "local") for each in held}
     checked: dict[tuple[Scalar, tuple[int, ...]], bool] = {}
@@ -360,10 +360,10 @@ def in_registers(nest: Stmt) -> Stmt:
 def _of_columns(nest: Stmt) -> frozenset[Region]:
     """What intrinsics read of the threads of their columns, not of those of their rows."""
     found: set[Region] = set()
-    for each in statements(nest):
-        told = find_intrinsic(each.name) if isinstance(each, Invoke) else None
-        if isinstance(each, Invoke) and told is not None and "columns" in dict(told.hints):
-            operand = each.operands[int(str(dict(told.hints)["columns"]))]
+    for statement in statements(nest):
+        told = find_intrinsic(statement.name) if isinstance(statement, Invoke) else None
+        if isinstance(statement, Invoke) and told is not None and "columns" in dict(told.hints):
+            operand = statement.operands[int(str(dict(told.hints)["columns"]))]
             assert isinstance(operand, Region)
             found.add(operand)
     return frozenset(found)
@@ -371,16 +371,16 @@ def _of_columns(nest: Stmt) -> frozenset[Region]:
 
 def _is_number_of_all(place: Scalar, threads: Sequence[For], number: Callable[[int], int]) -> bool:
     """Whether a place is that of a thread in its warp where a block has threads along all axes."""
-    sizes = {each.kind: known(each.extent) or 0 for each in threads}
+    sizes = {thread.kind: known(thread.extent) or 0 for thread in threads}
     count = prod(sizes.values())
-    if any(known(each.extent) != sizes[each.kind] for each in threads) or not 0 < count <= BLOCK:
+    if any(known(loop.extent) != sizes[loop.kind] for loop in threads) or not 0 < count <= BLOCK:
         return False
     found = [place]
     for kind in sorted(sizes, reverse=True):  # the last axis first: the first changes fastest
-        own = [each.var for each in threads if each.kind == kind]
+        own = [thread.var for thread in threads if thread.kind == kind]
         found = [reduce(lambda of, var, at=at: valued(of, var, at), own, each)  # type: ignore[misc]  # a bound number
                  for each in found for at in range(sizes[kind])]  # fmt: skip
-    return [known(each) for each in found] == [number(at % WARP) for at in range(count)]
+    return [known(scalar) for scalar in found] == [number(at % WARP) for at in range(count)]
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
@@ -389,8 +389,8 @@ def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
 
 def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
     """The call that joins what four threads hold of each row, or what some lanes hold."""
-    *others, a, c = [each for each in call.operands if isinstance(each, Region)]
-    count, whole = (_count(each) for each in (c, a))
+    *others, a, c = [operand for operand in call.operands if isinstance(operand, Region)]
+    count, whole = (_count(region) for region in (c, a))
     numbers = [count] if word == "row_sum" else [count, whole // count]
     dtype = c.buffer.dtype
     if word.endswith(("max", "min")) and dtype.is_float:
@@ -399,26 +399,26 @@ def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
         numbers, word = [lanes, count], f"{word}_{dtype.name}"
     function = values.help(f"p_{word}")
     which = ", ".join(map(str, numbers))
-    given = ", ".join([values.buffers[each.buffer] for each in (c, a, *others)])
+    given = ", ".join([values.buffers[region.buffer] for region in (c, a, *others)])
     return f"{function}<{which}>({given});"
 
 
 def restored(call: Invoke, values: Expressions, bits: int) -> str:
     """The call that unpacks the numbers of a word."""
-    a, z, s, c = [each for each in call.operands if isinstance(each, Region)]
+    a, z, s, c = [operand for operand in call.operands if isinstance(operand, Region)]
     function = values.help(f"p_restored_{c.buffer.dtype.name}")
-    given = ", ".join([f"&{values.place(each.buffer, each.starts)}" for each in (c, a, z, s)])
+    given = ", ".join([f"&{values.place(region.buffer, region.starts)}" for region in (c, a, z, s)])
     return f"{function}<{bits}>({given});"
 
 
 def quads(call: Invoke, values: Expressions, word: str) -> str:
     """The call that multiplies what threads of rows hold by what those of columns do."""
-    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    a, b, c = [operand for operand in call.operands if isinstance(operand, Region)]
     if not all(map(_is_together, (a, b, c))) or scope(c.buffer.scope).reach != "thread":
         raise refused("Terms of a quad are not whole.", call.name, "all of them", "a part")
-    count = prod(known(each) or 0 for each in b.extents)
+    count = prod(known(extent) or 0 for extent in b.extents)
     function = values.help(f"p_{word}_{a.buffer.dtype.name}")
-    given = ", ".join([f"&{values.place(each.buffer, each.starts)}" for each in (c, a, b)])
+    given = ", ".join([f"&{values.place(region.buffer, region.starts)}" for region in (c, a, b)])
     return f"{function}<{count}>({given});"
 
 

@@ -226,22 +226,22 @@ def text_of(name: str) -> str:
 
 def is_product(stmt: Stmt) -> bool:
     """Whether a statement is an invocation that four warps do together."""
-    found = find_intrinsic(stmt.name) if isinstance(stmt, Invoke) else None
-    return found is not None and dict(found.hints).get("cuda") in WORDS
+    intrinsic = find_intrinsic(stmt.name) if isinstance(stmt, Invoke) else None
+    return intrinsic is not None and dict(intrinsic.hints).get("cuda") in WORDS
 
 
 def has_products(stmt: Stmt) -> bool:
     """Whether a statement contains such an invocation."""
-    return any(is_product(each) for each in statements(stmt))
+    return any(is_product(statement) for statement in statements(stmt))
 
 
 def sums_of(stmt: Stmt) -> Iterator[Buffer]:
     """The buffers that hold sums, each once."""
     found: dict[Buffer, None] = {}
-    for each in statements(stmt):
-        if is_product(each):
-            assert isinstance(each, Invoke)
-            last = each.operands[2]
+    for statement in statements(stmt):
+        if is_product(statement):
+            assert isinstance(statement, Invoke)
+            last = statement.operands[2]
             assert isinstance(last, Region)
             found[last.buffer] = None
     yield from found
@@ -255,7 +255,7 @@ def products(
     intrinsic = find_intrinsic(call.name)
     assert intrinsic is not None
     hints = dict(intrinsic.hints)
-    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    a, b, c = [operand for operand in call.operands if isinstance(operand, Region)]
     if lane is None or warp is None or warp[1] % GROUP:
         raise _misplaced(call, "no loops over the threads of four warps around it")
     high, wide = hints["high"], hints["wide"]
@@ -280,7 +280,7 @@ def products(
         16 * apart: (*warp, lambda n: n % GROUP),
     })  # fmt: skip
     at_b = _base(call, b, warp, {2 * row if right else 2: (lane, WARP, lambda n: n % 4)})
-    whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]
+    whole = [known(extent) for extent in c.extents] == [known(scalar) for scalar in c.buffer.shape]
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     if 8 * wide not in WIDTHS:
@@ -293,7 +293,7 @@ def products(
     if kind not in KINDS and not (left and right):
         raise _misplaced(call, "bytes whose neighbours are not terms")
     function = values.help(f"p_products_{kind}_{8 * wide}")
-    sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
+    sides = [f"&{values.place(region.buffer, at)}" for region, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
 
@@ -306,7 +306,7 @@ def _held(
     squares: tuple[int, int],
 ) -> str:
     """The call for products with a left operand in registers."""
-    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    a, b, c = [operand for operand in call.operands if isinstance(operand, Region)]
     if b.buffer.scope != SWIZZLED or not _lies(b, [4096, 1024, 512, 64, 8, 1]):
         raise _misplaced(call, f"{b.buffer.name} that is not swizzled rows of 128 bytes")
     at_b = _base(call, b, warp, {2: (lane, WARP, lambda n: n % 4)})

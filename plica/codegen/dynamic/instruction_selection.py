@@ -110,8 +110,8 @@ class _Whole:
         for param in params:
             made.env[param] = tuple([made.fresh() for _ in range(width(param.type))])
         made.params = made.registers
-        for each in cells:
-            made.add_cell(each, thunks[each], owned=False)
+        for cell in cells:
+            made.add_cell(cell, thunks[cell], owned=False)
         return made
 
     def failure(self, failure: dp.Failure) -> int:
@@ -203,7 +203,7 @@ class _Body:
         )
 
     def every(self, nodes: tuple[ex.Expr, ...], steps: list[dp.Step]) -> tuple[int, ...]:
-        return tuple([register for each in nodes for register in self.values(each, steps)])
+        return tuple([register for node in nodes for register in self.values(node, steps)])
 
     def values(self, node: ex.Expr, steps: list[dp.Step]) -> tuple[int, ...]:
         """The registers of a value, after emitting its steps."""
@@ -285,12 +285,12 @@ class _Body:
         of = type_of(node.value)
         clauses: list[dp.SelectClause] = []
         rows: list[Row] = []
-        for number, each in enumerate(node.clauses):
+        for number, clause in enumerate(node.clauses):
             taken: list[dp.FieldStep] = []
-            asked = self.asked(each.pattern, of, None, 0, roots, taken)
+            asked = self.asked(clause.pattern, of, None, 0, roots, taken)
             rows.append((number, asked))
-            clauses.append(dp.SelectClause(tuple(taken), self.region(each.body, tail=tail)))
-        patterns = " or ".join([sketch_pattern(each.pattern) for each in node.clauses])
+            clauses.append(dp.SelectClause(tuple(taken), self.region(clause.body, tail=tail)))
+        patterns = " or ".join([sketch_pattern(clause.pattern) for clause in node.clauses])
         message = "No clause of the match fits the value."
         failure = self.whole.failure(
             dp.Failure("match-failure", message, None, patterns or "nothing")

@@ -37,22 +37,22 @@ MAX_FORMS: Final = 10_000  # how many types an interface may be made of
 def interface_of(module: Module) -> tuple[DynamicInterface, tuple[ty.DataType, ...]]:
     """The interface of a module's main function, and the data types in it by number."""
     main = module.main_function()
-    found = _Forms(module)
-    params = tuple([(str(each.name), found.of(each.type, str(each.name))) for each in main.params])
-    result = found.of(main.ret, "output")
+    forms = _Forms(module)
+    params = tuple([(str(var.name), forms.of(var.type, str(var.name))) for var in main.params])
+    result = forms.of(main.ret, "output")
     done = 0
-    while done < len(found.types):  # a data type may hold others, which are found on the way
-        found.define(done)
+    while done < len(forms.types):  # a data type may hold others, which are found on the way
+        forms.define(done)
         done += 1
-    data = tuple([found.data[number] for number in range(len(found.types))])
-    return DynamicInterface(params, result, data), tuple(found.types)
+    data = tuple([forms.data[number] for number in range(len(forms.types))])
+    return DynamicInterface(params, result, data), tuple(forms.types)
 
 
 def maker(module: Module, types: tuple[ty.DataType, ...]) -> Make:
     """Makes values of data types as the interpreter has them."""
     names: list[tuple[Name, ...]] = []
-    for each in types:
-        data = module.definitions()[each.data]
+    for data_type in types:
+        data = module.definitions()[data_type.data]
         assert isinstance(data, DataDef)
         names.append(tuple([way.name for way in data.constructors]))
 
@@ -118,7 +118,7 @@ class _Forms:
                     )
                 return Port(name, shape, type.dtype.name, type.dtype.numpy)
             case ty.TupleType(items):
-                return tuple([self.of(each, f"{name}[{n}]") for n, each in enumerate(items)])
+                return tuple([self.of(item, f"{name}[{n}]") for n, item in enumerate(items)])
             case ty.DataType():
                 if type not in self.numbers:
                     if len(self.types) > MAX_FORMS:
@@ -136,9 +136,9 @@ class _Forms:
         definition = self.module.definitions()[of.data]
         assert isinstance(definition, DataDef)
         ways = []
-        for index, each in enumerate(definition.constructors):
+        for index, constructor in enumerate(definition.constructors):
             inside = fields(of, index, self.module)
-            label = str(each.name)
+            label = str(constructor.name)
             ways.append(
                 ConstructorForm(
                     label, index, tuple([self.of(t, f"{label}[{n}]") for n, t in enumerate(inside)])

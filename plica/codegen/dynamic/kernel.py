@@ -69,9 +69,9 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
     """The kernel of a fused function on names and constants."""
     out = function.ret
     assert isinstance(out, TensorType)
-    size = prod([known(each) or 0 for each in out.shape]) * out.dtype.bytes
+    size = prod([known(scalar) or 0 for scalar in out.shape]) * out.dtype.bytes
     made = by(function, args)
-    scratch = tuple([_bytes(each) for each in made.scratch])
+    scratch = tuple([_bytes(buffer) for buffer in made.scratch])
     reads = tuple(read_by(made, args))
     return Launchable(
         made.kernel, made.digest, reads, scratch, size, made.source, made.origin, made.lowered
@@ -81,7 +81,7 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
 def choose_written(of: Kernel, name: Var, args: Sequence[Expr]) -> Launchable:
     """A user-written kernel, unchanged, on names and constants."""
     label = str(name.name)
-    before = called_kernel(of, label, tuple([type_of(each) for each in args]))
+    before = called_kernel(of, label, tuple([type_of(arg) for arg in args]))
     kernel = all_written(before)
     origin = KernelOrigin(before, Trace(()))
     size = _bytes(kernel.params[-1])

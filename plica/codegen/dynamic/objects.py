@@ -60,7 +60,7 @@ def emit_routines(lowered: DynamicLowered, job: Job) -> DynamicArtefact:
         ArtefactMachine(target.triple, target.cpu, target.features),
         job.threads,
         units(program, target, lowered.fused, job.store, lowered.signless),
-        tuple([aligned_bytes(each) for each in program.constants]),
+        tuple([aligned_bytes(constant) for constant in program.constants]),
         endings(program),
         (("llvm", toolchain.llvm_version()), *job.versions),
     )
@@ -69,9 +69,9 @@ def emit_routines(lowered: DynamicLowered, job: Job) -> DynamicArtefact:
 def endings(program: DynamicProgram) -> tuple[Ending, ...]:
     """Why a program can end without a result, in the order of the codes."""
     found = [Ending(e.code, e.message, e.node, e.expected) for e in program.failures]
-    for each in launches(program):
-        message = f"An index that {each.source} was given is outside the tensor it selects from."
-        found.append(Ending("index-out-of-bounds", message, each.source))
+    for launch in launches(program):
+        message = f"An index that {launch.source} was given is outside the tensor it selects from."
+        found.append(Ending("index-out-of-bounds", message, launch.source))
     return tuple(found)
 
 

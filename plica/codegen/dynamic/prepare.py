@@ -122,7 +122,7 @@ def refuse_open(module: Module) -> Module:
     wrong = []
     for name, function in module.functions():
         if function.dims:
-            dims = ", ".join([str(each.name) for each in function.dims])
+            dims = ", ".join([str(dim.name) for dim in function.dims])
             message = f"{name.name} works for open sizes: {dims}."
             hint = "Give numbers for the dims."
             wrong.append(Diagnostic("unsupported", message, suggestion=hint))

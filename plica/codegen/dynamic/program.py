@@ -280,7 +280,7 @@ class Routine:
     @property
     def borrowed(self) -> int:
         """How many cells of somebody else it is given: they are its first."""
-        return sum(not each.owned for each in self.cells)
+        return sum(not cell.owned for cell in self.cells)
 
 
 @frozen

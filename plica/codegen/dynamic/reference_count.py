@@ -51,8 +51,8 @@ class _Counting:
         ]
         self.steps[0][:0] = entry
         regions = [
-            dp.RoutineRegion(tuple(self.steps[number]), each.end, each.tail)
-            for number, each in enumerate(routine.regions)
+            dp.RoutineRegion(tuple(self.steps[number]), region.end, region.tail)
+            for number, region in enumerate(routine.regions)
         ]
         return evolve(routine, regions=tuple(regions))
 
@@ -104,18 +104,18 @@ class _Counting:
                 case dp.SelectStep(roots, _, clauses, _, targets):
                     self._made(targets, live, done)
                     before = []
-                    for each in clauses:
-                        before.append((yield self._region(each.region, live)))
+                    for clause in clauses:
+                        before.append((yield self._region(clause.region, live)))
                     live = set().union(
                         *[
-                            own - {taken.target for taken in each.fields}
-                            for each, own in zip(clauses, before, strict=True)
+                            own - {taken.target for taken in clause.fields}
+                            for clause, own in zip(clauses, before, strict=True)
                         ]
                     )
                     live |= {root for root in roots if root not in self.routine.immortal}
-                    for each, own in zip(clauses, before, strict=True):
-                        self.steps[each.region][:0] = self._taken(each.fields, live, own)
-                    bare = tuple([dp.SelectClause((), each.region) for each in clauses])
+                    for clause, own in zip(clauses, before, strict=True):
+                        self.steps[clause.region][:0] = self._taken(clause.fields, live, own)
+                    bare = tuple([dp.SelectClause((), clause.region) for clause in clauses])
                     done.append(evolve(step, clauses=bare))
                 case _:
                     raise CompilerBug(f"{step!r} is counted already.")
@@ -130,10 +130,10 @@ class _Counting:
 
     def _made(self, targets: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """Nobody needs what a step gives, or it is what was needed."""
-        for each in targets:
-            if each not in live:
-                done.append(dp.Drop(each))
-            live.discard(each)
+        for target in targets:
+            if target not in live:
+                done.append(dp.Drop(target))
+            live.discard(target)
 
     def _borrow(self, registers: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """A step looks at something; if it was the last to, it goes."""
@@ -144,12 +144,12 @@ class _Counting:
 
     def _consume(self, registers: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """A step takes something over; what is needed again gets one more owner before."""
-        for each in registers:
-            if self._is_free(each):
+        for register in registers:
+            if self._is_free(register):
                 continue
-            if each in live:
-                done.append(dp.Dup(each))
-            live.add(each)
+            if register in live:
+                done.append(dp.Dup(register))
+            live.add(register)
 
     def _is_free(self, each: int) -> bool:
         """Whether something is not counted: a constant, or a cell of somebody else."""
@@ -163,21 +163,21 @@ class _Counting:
 
     def _taken(self, fields: tuple[dp.FieldStep, ...], live: Live, own: Live) -> list[dp.Step]:
         """How a clause begins: with the fields it needs, and without what it does not."""
-        needed = [each for each in fields if each.target in own]
+        needed = [field for field in fields if field.target in own]
         gone = live - own
         by_root: dict[int, list[dp.FieldStep]] = {}
-        for each in needed:
-            by_root.setdefault(each.root, []).append(each)
+        for field_step in needed:
+            by_root.setdefault(field_step.root, []).append(field_step)
         whole = {root for root, of in by_root.items() if root in gone and _is_flat(of)}
-        found: list[dp.Step] = [each for each in needed if each.root not in whole]
+        found: list[dp.Step] = [field_step for field_step in needed if field_step.root not in whole]
         for root in sorted(whole):
-            taken = tuple([(each.path[0], each.target) for each in by_root[root]])
+            taken = tuple([(field_step.path[0], field_step.target) for field_step in by_root[root]])
             found.append(dp.Unpack(root, taken, by_root[root][0].count))
         return found + self._dropped(gone - whole)
 
 
 def _is_flat(fields: list[dp.FieldStep]) -> bool:
     """Whether fields are those of the object itself, each once."""
-    return all(len(each.path) == 1 for each in fields) and len(
-        {each.path for each in fields}
+    return all(len(field.path) == 1 for field in fields) and len(
+        {field.path for field in fields}
     ) == len(fields)

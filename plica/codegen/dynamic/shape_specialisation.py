@@ -41,7 +41,7 @@ def specialise_shapes(module: Module) -> Module:
 
 def is_open(of: Type | None) -> bool:
     """Whether a type has a size that is no number."""
-    return of is not None and any(isinstance(each, ScalarVar) for each in free_vars(of))
+    return of is not None and any(isinstance(var, ScalarVar) for var in free_vars(of))
 
 
 @attrs.define
@@ -87,8 +87,8 @@ class _Copies:
         function = self.table.get(name)
         if not isinstance(name, Var) or not isinstance(function, Function) or not function.dims:
             return None
-        types = [type_of(each) for each in call.args]
-        if any(is_open(each) for each in (*types, *call.types)):
+        types = [type_of(arg) for arg in call.args]
+        if any(is_open(type_) for type_ in (*types, *call.types)):
             return None
         equations = [
             equation
@@ -97,9 +97,9 @@ class _Copies:
             for equation in type_equations(param.type, of, {})
         ]
         sizes = solve(equations, {})
-        if any(each not in sizes for each in function.dims):
+        if any(dim not in sizes for dim in function.dims):
             return None
-        key = name, tuple([sizes[each] for each in function.dims])
+        key = name, tuple([sizes[dim] for dim in function.dims])
         if key not in self.names:
             self.names[key] = self.copied(name, function, key[1])
         return self.names[key]
@@ -113,7 +113,7 @@ class _Copies:
         at = function_at(function, dict(zip(function.dims, sizes, strict=True)))
         numbers = [Lit(size, dim.dtype) for dim, size in zip(function.dims, sizes, strict=True)]
         result: Any = substitute(function.ret, dict(zip(function.dims, numbers, strict=True)))
-        types = tuple([each.type for each in at.params if each.type is not None])
+        types = tuple([param.type for param in at.params if param.type is not None])
         copy = Var(self.supply.name(name.name.hint), FuncType((), at.types, types, result))
         self.todo.append((copy, attrs.evolve(at, ret=result)))
         return copy

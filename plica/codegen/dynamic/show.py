@@ -19,7 +19,7 @@ from plica.codegen.dynamic.tree import Leaf, Miss, Node, Switch
 
 def show(program: dp.DynamicProgram) -> str:
     """The routines of a program."""
-    return "\n\n".join([_routine(each, program) for each in program.routines])
+    return "\n\n".join([_routine(routine, program) for routine in program.routines])
 
 
 def _routine(of: dp.Routine, program: dp.DynamicProgram) -> str:
@@ -57,7 +57,7 @@ def _ways(step: dp.Step) -> list[tuple[int, str]]:
     if isinstance(step, dp.ChooseStep):
         return [(step.then, "then"), (step.orelse, "else")]
     if isinstance(step, dp.SelectStep):
-        return [(each.region, f"clause {number}") for number, each in enumerate(step.clauses)]
+        return [(clause.region, f"clause {number}") for number, clause in enumerate(step.clauses)]
     return []
 
 
@@ -77,7 +77,7 @@ def _step(step: dp.Step, of: dp.Routine, program: dp.DynamicProgram) -> str:
         case dp.SelectStep(roots, tree, clauses, _, targets):
             shown = "; ".join([_node(each) for each in tree])
             return f"{_to(targets)}match {_list(roots)}: {shown}" + "".join(
-                [f"; {n} -> b{each.region}" for n, each in enumerate(clauses)]
+                [f"; {n} -> b{clause.region}" for n, clause in enumerate(clauses)]
             )
         case dp.OpenCell(cell):
             thunk = of.cells[cell]
@@ -114,7 +114,7 @@ def _node(node: Node) -> str:
 
 
 def _list(registers: Iterable[int]) -> str:
-    return ", ".join([f"r{each}" for each in registers])
+    return ", ".join([f"r{register}" for register in registers])
 
 
 def _to(targets: tuple[int, ...]) -> str:

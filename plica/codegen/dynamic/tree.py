@@ -91,7 +91,7 @@ def tree(rows: Sequence[Row]) -> tuple[Node, ...]:
     while todo:
         at, here = todo.pop(0)
         nodes[at] = _node(here, number)
-    return tuple([each for each in nodes if each is not None])
+    return tuple([node for node in nodes if node is not None])
 
 
 def _node(rows: Sequence[Row], number: _Number) -> Node:

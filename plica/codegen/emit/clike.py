@@ -119,10 +119,10 @@ def _barrier(values: Expressions, of: Barrier) -> None:
 def count_of(buffer: Buffer) -> int:
     """How many elements a buffer has room for, one at least: rows may be further apart than they
     are long."""
-    sizes = [_number(each, buffer) for each in buffer.shape]
+    sizes = [_number(scalar, buffer) for scalar in buffer.shape]
     if 0 in sizes:
         return 1
-    steps = [_number(each, buffer) for each in buffer.strides]
+    steps = [_number(stride, buffer) for stride in buffer.strides]
     last = sum((size - 1) * step for size, step in zip(sizes, steps, strict=False))
     return max(prod(sizes), last + 1)
 

@@ -50,7 +50,7 @@ def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
 def products(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
     """The products that a stored value adds to its element."""
     sums = [each for each in accumulations(buffer, value) if isinstance(each, sc.Add)]
-    return frozenset([each.left if isinstance(each.left, sc.Mul) else each.right for each in sums])
+    return frozenset([add.left if isinstance(add.left, sc.Mul) else add.right for add in sums])
 
 
 def factors(
@@ -165,8 +165,8 @@ def _restored_integer(of: sc.Scalar) -> NearestInteger | None:
         return None  # a sum of small integers wraps around
     if not isinstance(of, sc.Cast) or of.dtype is f32 or abs(added) >= 1 << MAX_EXACT_BITS:
         return None
-    found = nearest_integer(of)
-    return evolve(found, restored=added) if found is not None and found.rounds else None
+    integer = nearest_integer(of)
+    return evolve(integer, restored=added) if integer is not None and integer.rounds else None
 
 
 def small_integer(node: sc.Scalar) -> sc.Scalar | None:

@@ -68,7 +68,7 @@ def _not_zero(value: str, of: DType, place: P) -> str:
 
 def _named(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tuple[str, str]:
     """A helper that has a name for each dtype."""
-    name = "_".join([helper, *[each.name for each in dtypes]])
+    name = "_".join([helper, *[dtype.name for dtype in dtypes]])
     return name, name
 
 

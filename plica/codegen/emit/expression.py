@@ -42,8 +42,8 @@ class Expressions:
         self._uses, self._reads = {}, {}
         _count(root, self._uses, self._reads)
         before = given or {}
-        made = scalar.order((root,), self._operands, self._row, self.literal, before.get)
-        found = scalar.fold(made, self._within).results[0]
+        order = scalar.order((root,), self._operands, self._row, self.literal, before.get)
+        found = scalar.fold(order, self._within).results[0]
         self._uses, self._reads = around
         return found
 
@@ -101,7 +101,7 @@ class Expressions:
 
     def call(self, helper: str, dtypes: Sequence[DType], args: Sequence[str]) -> str:
         """The call of a helper for some dtypes, which is then written out."""
-        types = [self.dialect.register(each) for each in dtypes]
+        types = [self.dialect.register(dtype) for dtype in dtypes]
         needed, called = self.dialect.helper(helper, dtypes, types)
         self.helpers.add(needed)
         return f"{called}({', '.join(args)})"
@@ -150,9 +150,9 @@ class Expressions:
         if isinstance(node, sc.Load):
             where = linear(node.buffer, node.indices)
             _count(where, self._uses, self._reads)
-            checked = [each for each, _ in self.unproved(node.buffer, node.indices)]
-            for each in checked:
-                self._uses[each] = self._uses.get(each, 0) + 1
+            checked = [term for term, _ in self.unproved(node.buffer, node.indices)]
+            for term in checked:
+                self._uses[term] = self._uses.get(term, 0) + 1
             return (where, *checked)
         return scalar.operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
 
@@ -298,4 +298,4 @@ def linear(buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> sc.Scalar:
 
 def mentions(terms: Iterable[sc.Scalar], variable: sc.ScalarVar) -> bool:
     """Whether a variable is in one of some terms."""
-    return any(variable in post_order(each) for each in terms)
+    return any(variable in post_order(term) for term in terms)

@@ -55,15 +55,15 @@ def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> Dev
         for other in (word, *words.reserved):
             values.names.of(Name(other), other)
         tensors = [
-            ItemTensor(values.names.of(each.name, each), each, apart and at < kernel.inputs)
-            for at, each in enumerate(params)
+            ItemTensor(values.names.of(param.name, param), param, apart and at < kernel.inputs)
+            for at, param in enumerate(params)
         ]
-        values.buffers.update({each.buffer: each.word for each in tensors})
+        values.buffers.update({tensor.buffer: tensor.word for tensor in tensors})
         body = _body(launch, values, words, params)
         texts.append(words.function(word, tensors, apart, launch.items, body))
         functions.append(ItemFunction(word, launch.items))
         used |= values.helpers
-    sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
+    sizes = tuple([count_of(buffer) * buffer.dtype.bytes for buffer in scratch])
     return DeviceKernel("\n".join(texts), tuple(functions), sizes, frozenset(used))
 
 

@@ -83,7 +83,7 @@ def _step(buffer: sc.Buffer, indices: Sequence[sc.Scalar], var: sc.ScalarVar) ->
     for atoms, factor in polynomial(linear(buffer, indices)).values():
         if var in atoms and len(atoms) == 1:
             found = factor
-        elif any(var in free_vars(each) for each in atoms):
+        elif any(var in free_vars(atom) for atom in atoms):
             return 0
     return found
 
@@ -139,7 +139,7 @@ class LaneStore:
         values, var, of = self.values, self._loop.var, self._of_lane
         if var not in free_vars(node):
             return False, values.of(node)
-        kids = [each for each in node._children if isinstance(each, sc.Scalar)]
+        kids = [child for child in node._children if isinstance(child, sc.Scalar)]
         match node:
             case sc.Load(buffer, indices):
                 near = buffer.dtype is of and _step(buffer, indices, var) in STEPS
@@ -149,15 +149,15 @@ class LaneStore:
             case sc.Add() | sc.Sub() | sc.Mul():
                 if (three := factors(node, self._sums)) is not None:
                     helper = values.help(f"p_fma_{of.name}_{self._count}")
-                    parts = [self._wide(self._of(each)) for each in three]
+                    parts = [self._wide(self._of(scalar)) for scalar in three]
                     return True, f"{helper}({', '.join(parts)})"
-                one, two = [self._wide(self._of(each)) for each in kids]
+                one, two = [self._wide(self._of(child)) for child in kids]
                 return True, f"({one} {SIGNS[type(node)]} {two})"
             case sc.Div() if of.is_float:
-                one, two = [self._wide(self._of(each)) for each in kids]
+                one, two = [self._wide(self._of(child)) for child in kids]
                 return True, f"({one} / {two})"
             case sc.Min() | sc.Max() if of.is_float:
-                parts = [self._wide(self._of(each)) for each in kids]
+                parts = [self._wide(self._of(child)) for child in kids]
                 helper = values.help(f"p_{EXTREMES[type(node)]}_{of.name}_{self._count}")
                 return True, f"{helper}({', '.join(parts)})"
             case sc.Intrinsic(name, (only,)) if of is f32 and name in FORMULAS:
@@ -166,7 +166,7 @@ class LaneStore:
             case sc.Intrinsic(_, args) if of is f32 and _is_function(node):
                 row = sc.row_of(node)
                 assert row is not None  # as was asked
-                parts = [self._wide(self._of(each)) for each in args]
+                parts = [self._wide(self._of(arg)) for arg in args]
                 return True, by_template(row.words("c")[of.kind], row, of, parts, values)
             case sc.Select(guard, sc.Load(buffer, indices), orelse) if (
                 var not in free_vars(orelse) and _step(buffer, indices, var) in STEPS
@@ -227,7 +227,7 @@ class LaneStore:
         for atoms, factor in polynomial(term).values():
             if atoms == (var,):
                 step = factor
-            elif any(var in free_vars(each) for each in atoms):
+            elif any(var in free_vars(atom) for atom in atoms):
                 return None
         self._first()
         first, signs = f"(int)({values.of(term)})", f"int{self._count}"

@@ -33,7 +33,7 @@ def launches_of(kernel: st.Kernel) -> tuple[list[ItemLaunch], list[Buffer]]:
     if kernel.dims:
         message = "Code for a device is made for known sizes; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
-        named = ", ".join(str(each.name) for each in kernel.dims)
+        named = ", ".join(str(dim.name) for dim in kernel.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
     found: list[ItemLaunch] = []
     scratch: list[Buffer] = []
@@ -63,9 +63,9 @@ def _is_parallel(root: st.Stmt) -> bool:
 def _joined(launches: list[ItemLaunch]) -> list[ItemLaunch]:
     """What one item does after another is one launch."""
     found: list[ItemLaunch] = []
-    for each in launches:
-        if found and each.var is None and found[-1].var is None:
-            found[-1] = ItemLaunch(1, None, st.seq(found[-1].body, each.body))
+    for launch in launches:
+        if found and launch.var is None and found[-1].var is None:
+            found[-1] = ItemLaunch(1, None, st.seq(found[-1].body, launch.body))
         else:
-            found.append(each)
+            found.append(launch)
     return found

@@ -57,9 +57,9 @@ class EmulatedTarget:
 def parse(text: str) -> EmulatedTarget:
     """The GPU that a text means."""
     kind, colon, architecture = text.strip().partition(":")
-    if kind != NAME or (found := parse_gpu(f"cuda{colon}{architecture}")) is None:
+    if kind != NAME or (gpu_target := parse_gpu(f"cuda{colon}{architecture}")) is None:
         raise unknown_target(text)
-    return EmulatedTarget(found)
+    return EmulatedTarget(gpu_target)
 
 
 def emit_text(lowered: Lowered, job: Job) -> Artefact:

@@ -164,7 +164,7 @@ def changed(trace: Trace, random: Random) -> tuple[Trace, tuple[str, ...]]:
             steps[number] = Step(step.instruction, _with(step.decision, places, random))
             continue
         names = field_names(type(step.instruction))
-        values = {each: getattr(step.instruction, each) for each in names}
+        values = {name: getattr(step.instruction, name) for name in names}
         values[field] = _with(values[field], places, random)
         steps[number] = Step(type(step.instruction)(**values), step.decision)
     kinds_ = tuple(sorted({steps[number].instruction.kind for number, _, _ in some}))
@@ -218,15 +218,15 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding 
         case = KernelCase(of.kernel, {}, tuple(of.arrays))
         return blamed(case, trace) or _finding("meaning", by, wrong, trace)
     state = kernel
-    for each in of.passes:
+    for pass_ in of.passes:
         try:
-            after = each.run(state)
+            after = pass_.run(state)
         except LoweringRefused:
             return "lowering"
         except CRASHES as error:
-            return _finding("crash", f"the pass {each.name}", crash(error), trace)
+            return _finding("crash", f"the pass {pass_.name}", crash(error), trace)
         for race in races(after):
-            return _finding("meaning", f"the pass {each.name}", str(race), trace)
+            return _finding("meaning", f"the pass {pass_.name}", str(race), trace)
         state = after
     if (wrong := of.subject.differs(result_of(state, of.arrays))) is not None:
         return _finding("meaning", f"lowering after {by}", wrong, trace)

@@ -107,10 +107,10 @@ def judge(
             every = [each.stages for each in found]
         except CRASHES as error:
             raise Guilty("form", form.name, form.name, f"fails: {crash(error)}") from error
-        for made in every:
+        for stages in every:
             formed[form.name] += 1
             subject = StagesSubject(of, form.name, wanted)
-            rest, arrays = subject.held(made)
+            rest, arrays = subject.held(stages)
             if isinstance(machine, Gpu):
                 subject.launched(rest, arrays)
             else:
@@ -176,18 +176,18 @@ class StagesSubject:
             for race in races(made):
                 raise self.guilty("template", found[0], str(race))
         states = [made]
-        for each in way.passes:
+        for pass_ in way.passes:
             try:
-                states.append(each.run(states[-1]))
+                states.append(pass_.run(states[-1]))
             except CRASHES as error:
-                raise self.guilty("pass", each.name, f"fails: {crash(error)}") from error
+                raise self.guilty("pass", pass_.name, f"fails: {crash(error)}") from error
             for race in races(states[-1]):
-                raise self.guilty("pass", each.name, str(race))
+                raise self.guilty("pass", pass_.name, str(race))
         if self.differs(result_of(states[-1], arrays)) is not None:
             for name in names:
                 self.same("template", name, result_of(made, arrays))
-            for each, state in zip(way.passes, states[1:], strict=True):
-                self.same("pass", each.name, result_of(state, arrays))
+            for pass_, state in zip(way.passes, states[1:], strict=True):
+                self.same("pass", pass_.name, result_of(state, arrays))
         return names
 
     def by_template(self, kernel: Kernel, name: str, schedule: Do) -> Kernel:
@@ -227,12 +227,12 @@ class StagesSubject:
 
 def _kept(of: Stages) -> list[tuple[int, DType]]:
     """The invariants of inputs and the result: their order, sizes and dtypes."""
-    return [(prod(shape_of(each)), each.dtype) for each in (*of.inputs, of.result)]
+    return [(prod(shape_of(buffer)), buffer.dtype) for buffer in (*of.inputs, of.result)]
 
 
 def _is_pure(of: Stages) -> bool:
     """Whether stages have an interpreter: some hold loops that a form made."""
-    return all(isinstance(each, Each | Scan) for each in of.stages)
+    return all(isinstance(stage, Each | Scan) for stage in of.stages)
 
 
 def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:

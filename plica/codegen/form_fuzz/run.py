@@ -82,4 +82,4 @@ def fuzz(
 
 def _key(drawn: Drawn) -> Hashable:
     of, machine = drawn
-    return of.stages, of.facts, machine, tuple([each.tobytes() for each in of.arrays])
+    return of.stages, of.facts, machine, tuple([array.tobytes() for array in of.arrays])

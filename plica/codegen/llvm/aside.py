@@ -100,14 +100,14 @@ def aside(request: bytes) -> AsideAnswer:
     """What LLVM makes of a request in the other process."""
     with _STARTING:
         owner = os.getpid()
-        found = _PROCESSES.get(owner)
-        if found is None:
+        llvm_process = _PROCESSES.get(owner)
+        if llvm_process is None:
             atexit.register(_end, owner)
-        if found is None or not found.is_there():
-            if found is not None:
-                found.end()
-            found = _PROCESSES[owner] = LlvmProcess()
-    return found.ask(request)
+        if llvm_process is None or not llvm_process.is_there():
+            if llvm_process is not None:
+                llvm_process.end()
+            llvm_process = _PROCESSES[owner] = LlvmProcess()
+    return llvm_process.ask(request)
 
 
 def alone(request: bytes) -> AsideAnswer:
@@ -121,5 +121,5 @@ def alone(request: bytes) -> AsideAnswer:
 
 def _end(owner: int) -> None:
     """End the process aside; that of the one this was forked from is not its own."""
-    if os.getpid() == owner and (found := _PROCESSES.pop(owner, None)) is not None:
-        found.end()
+    if os.getpid() == owner and (llvm_process := _PROCESSES.pop(owner, None)) is not None:
+        llvm_process.end()

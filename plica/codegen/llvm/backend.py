@@ -55,7 +55,7 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     return Executable(
         native.address,
         interface(lowered.module.main_function(), program),
-        constants=[aligned_bytes(each) for each in program.constants],
+        constants=[aligned_bytes(constant) for constant in program.constants],
         workspace=plan.size if isinstance(plan, WorkspacePlan) else 0,
         sources=[launch.source for launch in launches(program)],
         texts=texts,

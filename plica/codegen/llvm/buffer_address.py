@@ -61,7 +61,7 @@ class BufferAddress:
         Nothing is known of a buffer with an open size: it may be empty.
         """
         sizes = [each for each in self.shape if isinstance(each, int)]
-        steps = [each for each in self.strides if isinstance(each, int)]
+        steps = [stride for stride in self.strides if isinstance(stride, int)]
         if 0 in sizes or len(sizes) < len(self.shape) or len(steps) < len(self.strides):
             return 0
         return 1 + sum(s * (n - 1) for s, n in zip(steps, sizes, strict=True))
@@ -98,10 +98,10 @@ def parameter_facts(buffer: Buffer, size: int, read_only: bool = False) -> str:
 def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
     """The shape or the strides of a buffer, as numbers where they are known."""
     found: list[Size] = []
-    for each in dims:
-        if (size := known(each)) is None:
-            size = evaluate(each, {}) if not free_vars(each) else None
-        found.append(each if size is None else size)
+    for dim in dims:
+        if (size := known(dim)) is None:
+            size = evaluate(dim, {}) if not free_vars(dim) else None
+        found.append(dim if size is None else size)
     return tuple(found)
 
 
@@ -161,7 +161,7 @@ class AddressEmitter:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
         found = first = LaneValue(text, step, wrapped(plus))
-        if vectors and all(each.is_uniform for each in vectors):
+        if vectors and all(vector.is_uniform for vector in vectors):
             return self._in_row((*vectors, *fixed), first)
         for each in (*vectors, *fixed):
             found = lanes.add(each, found) if found != FIRST_ELEMENT else each

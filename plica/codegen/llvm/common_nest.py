@@ -75,8 +75,8 @@ def is_called(of: NestCall, values: LlvmValues) -> bool:
         least, most = around.interval(var)
         if least < low or most > high:
             return False
-    told = [f"i64 {values.lanes.scalar(around.vars[each])}" for each in kernel.dims]
-    told += [f"ptr {values.access.places[each].pointer}" for each in kernel.params]
+    told = [f"i64 {values.lanes.scalar(around.vars[dim])}" for dim in kernel.dims]
+    told += [f"ptr {values.access.places[param].pointer}" for param in kernel.params]
     values.w.do(f"call void @{of.name}({', '.join(told)})")
     return True
 
@@ -92,7 +92,7 @@ def common_nests(kernels: Sequence[tuple[st.Kernel, int | None]]) -> list[tuple[
     shared = {nest for nest, count in every.items() if count > 1}
     taken = [tuple(dict.fromkeys(nests_of(*pair, shared))) if shared else () for pair in kernels]
     # A nest inside a larger nest with the same users is not separate.
-    users = Counter([each for found in taken for each in found])
+    users = Counter([common_nest for found in taken for common_nest in found])
     return [tuple([each for each in found if users[each] > 1]) for found in taken]
 
 
@@ -120,7 +120,7 @@ def nests_of(
             case st.Alloc(buffer, body):
                 stack.append((body, around, (*allocated, buffer)))
             case st.Seq(parts):
-                stack.extend([(each, around, allocated) for each in reversed(parts)])
+                stack.extend([(part, around, allocated) for part in reversed(parts)])
             case _:
                 pass
 
@@ -134,14 +134,14 @@ def _nest(
     if written is None or not written:
         return None
     told = [each for each in around if each[0] in free]
-    in_memory = [each for each in allocated if _is_in_memory(each)]
-    used = [each for each in (*kernel.params, *in_memory) if each in free]
+    in_memory = [buffer for buffer in allocated if _is_in_memory(buffer)]
+    used = [buffer for buffer in (*kernel.params, *in_memory) if buffer in free]
     if len(told) + len(used) < len(free):
         return None  # registers
     if over is not None and kernel.params[over] in free and kernel.params[-1] in free:
         return None  # one place by two names
-    read = [each for each in used if each not in written]
-    params = (*read, *[each for each in used if each in written])
+    read = [buffer for buffer in used if buffer not in written]
+    params = (*read, *[buffer for buffer in used if buffer in written])
     dims = tuple([var for var, _ in told])
     bounds = tuple([(0, count - 1) for _, count in told])
     return CommonNest(st.Kernel(dims, params, len(read), loop), bounds)
@@ -149,7 +149,7 @@ def _nest(
 
 def _is_in_memory(buffer: Buffer) -> bool:
     """Whether a buffer that a kernel allocates has an address in any case."""
-    size = prod([known(each) or 0 for each in buffer.shape]) * buffer.dtype.bytes
+    size = prod([known(scalar) or 0 for scalar in buffer.shape]) * buffer.dtype.bytes
     return buffer.scope != "local" or size > MAX_REGISTER_BYTES
 
 
@@ -176,5 +176,5 @@ def _weight(loop: st.For) -> int:
         elif isinstance(stmt, st.For) and stmt.kind == "unrolled":
             stack.append((stmt.body, times * (known(stmt.extent) or 1)))
         else:
-            stack.extend([(each, times) for each in st.substatements(stmt)])
+            stack.extend([(substatement, times) for substatement in st.substatements(stmt)])
     return found

@@ -32,7 +32,7 @@ from plica.ir.type import DTYPES, DType, bf16, f32, f64
 __all__ = ["LLVM", "bf16", "f32", "literal", "memory", "register"]
 
 _TYPES: Final = {
-    **{each.name: f"i{each.bits}" for each in DTYPES if each.is_integer},
+    **{dtype.name: f"i{dtype.bits}" for dtype in DTYPES if dtype.is_integer},
     "bool": "i1",
     "f32": "float", "f64": "double",
 }  # fmt: skip

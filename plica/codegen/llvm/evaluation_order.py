@@ -77,11 +77,11 @@ class StraightAccess:
         self.buffer, self.indices, self.text = buffer, indices, ""
         self.most = 0
         self.copies: tuple[tuple[int, int], ...] = ()
-        self.number = sum(each.number * each.stride for each in indices)
+        self.number = sum(index.number * index.stride for index in indices)
         counts: dict[ScalarVar, int] = {}
-        for each in indices:
-            for var, count in each.counts:
-                counts[var] = counts.get(var, 0) + count * each.stride
+        for index in indices:
+            for var, count in index.counts:
+                counts[var] = counts.get(var, 0) + count * index.stride
         self.counts = tuple(counts.items())
 
     def beside(
@@ -93,7 +93,7 @@ class StraightAccess:
         """How many elements of a row are before, and behind, those of a copy of the loops, if all
         are inside: of a variable that is a number in this copy, that number counts."""
         *above, row = self.indices
-        if any(var is lane for each in above for var, _ in each.counts):
+        if any(var is lane for index in above for var, _ in index.counts):
             return 0, 0
         low = high = row.number
         for var, count in row.counts:
@@ -135,7 +135,7 @@ def straight_access(
         if form is None or not isinstance(size, int) or not isinstance(stride, int):
             return None
         number, times, terms = form
-        variables = [each for each in terms if isinstance(each, ScalarVar)]
+        variables = [term for term in terms if isinstance(term, ScalarVar)]
         if len(variables) < len(terms):
             return None
         counts = tuple(zip(variables, times, strict=True))
@@ -162,7 +162,7 @@ def recipe(
     roots: Sequence[sc.Scalar], order: Order[LaneValue], inside: Container[sc.Scalar] = ()
 ) -> EvaluationOrder:
     """The recipe of terms whose parts are ordered; some loads are unconditional."""
-    nodes = [each for each in order.numbers if each not in inside]
+    nodes = [number for number in order.numbers if number not in inside]
     return EvaluationOrder(order, bounds(_asked(roots, nodes)))
 
 

@@ -80,7 +80,7 @@ def fetch_next(
             return
     lanes, known = values.lanes, values.around.vars
     for load in vectors_in(loop):
-        inside = {var: None for each in load.indices for var in free_vars(each)}
+        inside = {var: None for scalar in load.indices for var in free_vars(scalar)}
         outer = next(
             (at for at in reversed(range(len(around))) if around[at][0] not in inside), None
         )
@@ -103,7 +103,7 @@ def fetch_next(
 
 
 def _put(of: Sequence[Scalar], where: Mapping[Term, Scalar]) -> list[Scalar]:
-    return [substitute(each, dict(where)) for each in of]
+    return [substitute(scalar, dict(where)) for scalar in of]
 
 
 @lru_cache(maxsize=64)
@@ -124,11 +124,11 @@ def vectors_in(loop: For) -> list[Load]:
     for stmt in statements(loop.body):
         if isinstance(stmt, For) and stmt.kind == "vectorized":
             for load in loads_along(stmt):
-                if any(loop.var in free_vars(each) for each in load.indices):
+                if any(loop.var in free_vars(scalar) for scalar in load.indices):
                     found[load] = None
     return list(found)
 
 
 def _is_far(load: Load, loop: For) -> bool:
-    vars_ = {each for place in load.indices for each in free_vars(place)}
+    vars_ = {var for place in load.indices for var in free_vars(place)}
     return load.buffer.scope == "global" and loop.var in vars_ and len(vars_) > 1

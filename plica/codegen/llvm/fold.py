@@ -125,7 +125,7 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
         helpers=frozenset(w.helpers),
         functions=tuple(sorted(w.functions.items())),
         shares=bool(statements.bodies),
-        calls=tuple([each.declaration for each in nests]),
+        calls=tuple([nest.declaration for nest in nests]),
     )
 
 
@@ -151,7 +151,7 @@ def fold(
         for number, over in used
     }
     functions = {name: signature for each in texts.values() for name, signature in each.functions}
-    helpers = {each for text in texts.values() for each in text.helpers}
+    helpers = {helper for text in texts.values() for helper in text.helpers}
     callees = {each: Callee(names[each], texts[each].can_fail) for each in used}
     parts = [
         f'target triple = "{target.triple}"',
@@ -285,7 +285,7 @@ def plain_share(of: st.Kernel) -> float:
         stmt, times, single = stack.pop()
         match stmt:
             case st.Seq(stmts):
-                stack += [(each, times, single) for each in stmts]
+                stack += [(statement, times, single) for statement in stmts]
             case st.Alloc(_, body):
                 stack.append((body, times, single))
             case st.Bind(var, value, body):

@@ -145,7 +145,7 @@ class LlvmNumber(CarriedNumber):
         return self._call("llvm.maximum.f32", f32, self.number(bound))
 
     def _call(self, name: str, to: DType, *others: LlvmNumber) -> LlvmNumber:
-        args = ", ".join(f"{each.kind} {each.text}" for each in (self, *others))
+        args = ", ".join(f"{number.kind} {number.text}" for number in (self, *others))
         return self.body.let(f"call {_WORDS[to]} @{name}({args})", to)
 
 

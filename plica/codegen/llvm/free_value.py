@@ -88,7 +88,7 @@ def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneV
                 return None
             ends = (*around.interval(left), *around.interval(right))
             least, most = i32.bounds
-            narrow = all(least <= each <= most for each in ends)
+            narrow = all(least <= end <= most for end in ends)
             a, b = found
             return lanes.compared(_WORDS[type(node)], a, b, i32 if narrow else i64)
         case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:

@@ -124,7 +124,7 @@ def _text(name: str, target: Target, fused: bool) -> str:
             raise CompilerBug(f"There is no helper {name}.")
 
 
-DTYPE_NAMES: Final = frozenset(each.name for each in DTYPES if each.is_narrow)
+DTYPE_NAMES: Final = frozenset(dtype.name for dtype in DTYPES if dtype.is_narrow)
 
 
 def coded(of: DType) -> str:

@@ -19,7 +19,7 @@ from plica.schedule.default.machine import BYTE, QUAD, TILE_QUADS, WINDOW_LANES
 
 def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
     """Sizes of a buffer, all of which must be known."""
-    found = [each for each in dims if isinstance(each, int)]
+    found = [dim for dim in dims if isinstance(dim, int)]
     if len(found) < len(dims):
         raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
     return tuple(found)
@@ -30,14 +30,14 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     if (symbol := symbol_of(call)) is not None:
         _call_symbol(symbol, call, values)
         return
-    found = find_intrinsic(call.name)
-    hints = {} if found is None else dict(found.hints)
+    intrinsic = find_intrinsic(call.name)
+    hints = {} if intrinsic is None else dict(intrinsic.hints)
     if "tiles" in hints:
         _multiply_tiles(call, values)
         return
     if "llvm" not in hints:
         raise CompilerBug(f"Lowering left an invocation of {call.name}, which LLVM does not have.")
-    regions = [each for each in call.operands if isinstance(each, Region)]
+    regions = [operand for operand in call.operands if isinstance(operand, Region)]
     if "lanes" in hints:
         _add_window(regions, hints, values)
         return
@@ -47,7 +47,7 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     if "pairs" in hints:
         _add_pairs(regions, hints, values)
         return
-    shared, own, result = [_address(each, values) for each in regions]
+    shared, own, result = [_address(region, values) for region in regions]
     w = values.w
     lanes = _elements(regions[2])
     each = _elements(regions[1]) // lanes
@@ -103,7 +103,7 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
     number %= lanes
     first, size = of.starts[axis] - number, of.buffer.shape[axis]
     count = size if (whole := known(size)) is None else whole
-    if not all(values.around.is_inside(each, count) for each in (first, first + (lanes - 1))):
+    if not all(values.around.is_inside(scalar, count) for scalar in (first, first + (lanes - 1))):
         return None
     start = at._replace(plus=at.plus - number * QUAD)
     return values.access.address(of.buffer, start, False), number
@@ -112,7 +112,7 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
 def _add_pairs(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
     """Dot products with separate bytes per lane in both operands: one per digit, with higher ones
     shifted."""
-    left, result = (_address(each, values) for each in (regions[0], regions[2]))
+    left, result = (_address(region, values) for region in (regions[0], regions[2]))
     w, lanes, name = values.w, _elements(regions[2]), str(hints["llvm"])
     total, operand = f"<{lanes} x i32>", str(hints["operand"])
     kind = total if operand == "i32" else f"<{QUAD * lanes} x {operand}>"
@@ -131,7 +131,7 @@ def _add_pairs(regions: Sequence[Region], hints: Mapping[str, object], values: L
 
 def _add_words(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
     """A dot product of numbers of few bits: those in one place of all bytes of words at a time."""
-    (shared, own, result), w = [_address(each, values) for each in regions], values.w
+    (shared, own, result), w = [_address(region, values) for region in regions], values.w
     lanes, bits, parts = _elements(regions[2]), int(str(hints["bits"])), _elements(regions[0]) // 4
     total, kind, name = f"<{lanes} x i32>", f"<{QUAD * lanes} x i8>", str(hints["llvm"])
     w.functions[name] = (total, (total, kind, kind))
@@ -208,7 +208,7 @@ def _side_by_side(rows: Sequence[str], some: int, values: LlvmValues) -> list[st
         for both in (pairs[:2], pairs[2:])
         for start in quarters
     ]
-    return [w.let(f"bitcast <{count // 2} x i16> {each} to <{some} x i32>") for each in quads]
+    return [w.let(f"bitcast <{count // 2} x i16> {quad} to <{some} x i32>") for quad in quads]
 
 
 def _in_turn(start: int, count: int) -> list[int]:
@@ -247,14 +247,14 @@ def _rows(of: Region, values: LlvmValues) -> list[str]:
 
 def _multiply_tiles(call: Invoke, values: LlvmValues) -> None:
     """A product of tiles, by a function for its shape (`plica.codegen.llvm.tile_product`)."""
-    x, w, y = [each for each in call.operands if isinstance(each, Region)]
-    sizes = [known(each) or 0 for each in call.operands if not isinstance(each, Region)]
+    x, w, y = [operand for operand in call.operands if isinstance(operand, Region)]
+    sizes = [known(operand) or 0 for operand in call.operands if not isinstance(operand, Region)]
     rows, vectors, quads = sizes
     name = name_of(str(x.buffer.dtype), rows, vectors)
     values.w.helpers.add((f"tiles.{name}", 0))
     values.w.functions["syscall"] = ("i64", ("i64", "..."))  # it asks for the registers once
-    places = [_first(each, values) for each in (x, w)]
-    apart = [_strides(each, values) for each in (x, w)]
+    places = [_first(region, values) for region in (x, w)]
+    apart = [_strides(region, values) for region in (x, w)]
     result = _address(y, values)
     args = (
         f"ptr {places[0]}, i64 {apart[0][-2]}, ptr {places[1]}, i64 {apart[1][-4]}, "
@@ -266,7 +266,7 @@ def _multiply_tiles(call: Invoke, values: LlvmValues) -> None:
 def _strides(of: Region, values: LlvmValues) -> tuple[int, ...]:
     """How many bytes apart neighbours along each dim of a buffer are."""
     steps = numbers(of.buffer, values.access.places[of.buffer].strides)
-    return tuple([each * of.buffer.dtype.bytes for each in steps])
+    return tuple([step * of.buffer.dtype.bytes for step in steps])
 
 
 def _call_symbol(symbol: str, call: Invoke, values: LlvmValues) -> None:

@@ -91,7 +91,7 @@ def _skeleton(kernel: Kernel) -> Hashable:
         if isinstance(node, sc.Lit) and node.dtype is i64:
             found[node] = 0
         else:
-            kids = [found[each] for each in node._children]
+            kids = [found[child] for child in node._children]
             found[node] = hash((type(node).__name__, *_plain_fields(node), *kids))
     return found[kernel]
 
@@ -117,11 +117,11 @@ def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[N
     terms: dict[Numbers, sc.Scalar] = {}
     names = Names(*kernels)
     for each in sorted(seen):
-        if (made := _made_of(each, bases)) is None:
+        if (scalar := _made_of(each, bases)) is None:
             if min(each) < 0:
                 return None  # of what a kernel is told, as of its dims, code takes this for granted
-            bases[each] = made = names.var("number")
-        terms[each] = made
+            bases[each] = scalar = names.var("number")
+        terms[each] = scalar
     found = _walked(kernels, terms)
     assert isinstance(found, Kernel)
     if not _keeps_lanes(found, {*bases.values()}, apart):
@@ -154,21 +154,21 @@ def _walked(roots: Sequence[Kernel], terms: dict[Numbers, sc.Scalar]) -> Term | 
         if nodes in done:
             continue
         first = nodes[0]
-        if all(each is first for each in nodes):
+        if all(node is first for node in nodes):
             done[nodes] = first
         elif isinstance(first, sc.Lit):
-            if not all(isinstance(each, sc.Lit) and each.dtype is i64 for each in nodes):
+            if not all(isinstance(node, sc.Lit) and node.dtype is i64 for node in nodes):
                 return None
             done[nodes] = terms[tuple([int(each.value) for each in nodes])]  # type: ignore[attr-defined]  # literals
         elif leaving:
-            rows = zip(*[each._children for each in nodes], strict=True)
-            done[nodes] = rebuild(first, tuple([done[each] for each in rows]))
+            rows = zip(*[node._children for node in nodes], strict=True)
+            done[nodes] = rebuild(first, tuple([done[row] for row in rows]))
         elif not _may_differ(nodes, dims):
             return None
         else:
             stack.append((nodes, True))
-            rows = zip(*[each._children for each in nodes], strict=True)
-            stack += [(each, False) for each in rows if each not in done]
+            rows = zip(*[node._children for node in nodes], strict=True)
+            stack += [(row, False) for row in rows if row not in done]
     return done[root]
 
 
@@ -176,18 +176,18 @@ def _may_differ(nodes: tuple[Term, ...], dims: set[sc.ScalarVar]) -> bool:
     """Whether terms are of one kind, and differ where only numbers may."""
     first, *others = nodes
     fields, count = tuple(_plain_fields(first)), len(first._children)
-    if any(type(each) is not type(first) for each in others):
+    if any(type(term) is not type(first) for term in others):
         return False
-    if any(len(each._children) != count or tuple(_plain_fields(each)) != fields for each in others):
+    if any(len(term._children) != count or tuple(_plain_fields(term)) != fields for term in others):
         return False
     match first:
         case Alloc():
-            return _agree(each._children[0] for each in nodes)
+            return _agree(node._children[0] for node in nodes)
         case sc.FloorDiv() | sc.FloorMod():
             # One division for each launch is no matter, one for each element is.
-            return _agree(each._children[1] for each in nodes) or dims >= free_vars(first)
+            return _agree(node._children[1] for node in nodes) or dims >= free_vars(first)
         case For() if first.kind not in COUNTED:
-            return _agree(each.extent for each in nodes)  # type: ignore[attr-defined]  # loops
+            return _agree(node.extent for node in nodes)  # type: ignore[attr-defined]  # loops
         case _:
             return True
 

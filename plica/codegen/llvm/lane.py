@@ -62,7 +62,7 @@ def mask_of(flags: tuple[bool, ...]) -> LaneValue:
         return TRUE
     if not any(flags):
         return FALSE
-    return LaneValue(f"<{', '.join([f'i1 {str(each).lower()}' for each in flags])}>", None)
+    return LaneValue(f"<{', '.join([f'i1 {str(flag).lower()}' for flag in flags])}>", None)
 
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
@@ -70,7 +70,7 @@ def _ramp(first: int, step: int, count: int, of: DType) -> tuple[str, bool]:
     """A constant ramp of a dtype as text, and whether it has non-zero lanes."""
     kind, bits = register(of), of.bits
     numbers = [wrapped(first + step * lane, bits) for lane in range(count)]
-    return f"<{', '.join([f'{kind} {each}' for each in numbers])}>", any(numbers)
+    return f"<{', '.join([f'{kind} {number}' for number in numbers])}>", any(numbers)
 
 
 class LanesApart(NamedTuple):

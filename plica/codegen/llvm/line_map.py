@@ -99,7 +99,7 @@ def with_lines(  # noqa: PLR0917  # as `kernel_text`
     text = emit(kernel, name, over, traits)
     folder = json.dumps(os.path.abspath(target.debug), ensure_ascii=False)
     end = _METADATA.replace("FILE", f"{label}.py").replace('"FOLDER"', folder)
-    lines = _located(text.lines, label, [places[each] for each in order])
+    lines = _located(text.lines, label, [places[statement] for statement in order])
     return evolve(text, lines=(*lines, end))
 
 

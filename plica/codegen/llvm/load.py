@@ -146,8 +146,8 @@ class LoadEmitter(AddressEmitter):
 
     def _held(self) -> int:
         """How many vectors the sums of a tile are."""
-        own = [each for each in self.places if each.scope == "local"]
-        sizes = [self.places[each].span * each.dtype.bytes for each in own]
+        own = [place for place in self.places if place.scope == "local"]
+        sizes = [self.places[buffer].span * buffer.dtype.bytes for buffer in own]
         return 8 * max(sizes, default=0) // self.width
 
     def _where(
@@ -264,7 +264,7 @@ class LoadEmitter(AddressEmitter):
             return None
         begin = [lanes.add(at, constant(n * part - shift)) for part in range(at.step or 0)]
         places = [self.address(buffer, each, False) for each in begin]
-        vectors = [self._vector(buffer, each, None) for each in places]
+        vectors = [self._vector(buffer, place, None) for place in places]
         return unzipped(vectors, shift, n, f"<{n} x {memory(buffer.dtype)}>", self._shuffled)
 
     def _picked(

@@ -37,7 +37,7 @@ def move(values: LlvmValues, loop: For, count: int) -> bool:
             access.address(buffer, access.linear(buffer, values.evaluate(indices)), False)
             for buffer, indices in both
         ]
-        places = ", ".join([f"ptr {each}" for each in ends])
+        places = ", ".join([f"ptr {end}" for end in ends])
         size = count * store.buffer.dtype.bytes
         values.w.do(f"call void @llvm.memcpy.p0.p0.i64({places}, i64 {size}, i1 false)")
     around.unbind(loop.var)
@@ -48,7 +48,7 @@ def _is_row(var: ScalarVar, place: BufferAddress, indices: Sequence[Scalar]) -> 
     """Whether elements along a variable lie one after another."""
     if not indices or not place.is_plain or (place.strides and place.strides[-1] != 1):
         return False
-    if any(var in free_vars(each) for each in indices[:-1]):
+    if any(var in free_vars(index) for index in indices[:-1]):
         return False
     terms = polynomial(indices[-1]).values()
-    return [each for each in terms if any(var in free_vars(a) for a in each[0])] == [((var,), 1)]
+    return [term for term in terms if any(var in free_vars(a) for a in term[0])] == [((var,), 1)]

@@ -122,7 +122,7 @@ def beside_lanes(
     """How many elements of a row are before, and behind, those of all lanes, whose columns are in
     an interval; of a row of open length, as many as a stride needs, if those so far from them are
     shown to be inside."""
-    if any(not each.is_uniform for each in places[:-1]):
+    if any(not place.is_uniform for place in places[:-1]):
         return 0, 0
     if isinstance(columns, int):
         return max(0, interval[0]), max(0, columns - 1 - interval[1])

@@ -77,8 +77,8 @@ class OpenRegions(Regions):
             for size in slot.shape:
                 if not isinstance(size, int) and not is_size(size):
                     checked.at_least_none(size)
-        for each in self.program.needs:
-            checked.at_least_none(each)
+        for need in self.program.needs:
+            checked.at_least_none(need)
         for slot in self.program.space("output"):
             checked.text(slot.size)
         end = str(self.flags + len(self.program.thunks))
@@ -86,12 +86,12 @@ class OpenRegions(Regions):
             over = checked.combined("sadd", end, str(APART - 1))
             start = w.let(f"and i64 {over}, {-APART}")
             end = checked.combined("sadd", start, checked.text(arena))
-        for each in (*[self.program.slots[slot].size for slot in self.copied], *self.rows):
-            checked.text(each)
+        for scalar in (*[self.program.slots[slot].size for slot in self.copied], *self.rows):
+            checked.text(scalar)
         slots = [*self.program.space("input"), *self.program.space("output")]
         sizes = [size for slot in slots for size in slot.shape]
         shown = [index(size) if isinstance(size, int) else size for size in sizes]
-        texts = [checked.text(each) for each in shown]
+        texts = [checked.text(scalar) for scalar in shown]
         end = w.let(f"select i1 {checked.negative}, i64 {NEGATIVE}, i64 {end}")
         end = w.let(f"select i1 {checked.failed}, i64 {TOO_LARGE}, i64 {end}")
         for number, text in enumerate([end, *texts]):
@@ -149,7 +149,7 @@ class OpenRegions(Regions):
         done = "0"
         last = _smallest(step.pieces)
         alone = int(step.pieces[-1].size == 1)
-        smaller = [*[each.size for each in step.pieces[1:]], last.size]
+        smaller = [*[row_kernel.size for row_kernel in step.pieces[1:]], last.size]
         for piece, next_size in zip(step.pieces, smaller, strict=True):
             bases = [self._pointer(w, slot) for slot in piece.args]
             test, run, after, end, now, next_ = w.labels(
@@ -288,7 +288,7 @@ class OpenRegions(Regions):
 def _smallest(pieces: Sequence[RowKernel]) -> RowKernel:
     """The smallest piece with several rows, to which fewer rows are padded; a single row uses its
     own piece, if any."""
-    return min([each for each in pieces if each.size > 1], key=lambda each: each.size,
+    return min([piece for piece in pieces if piece.size > 1], key=lambda each: each.size,
                default=pieces[-1])  # fmt: skip
 
 
@@ -307,7 +307,7 @@ def _values(values: LlvmValues, terms: Sequence[Scalar]) -> list[LaneValue]:
 
 
 def _texts(values: LlvmValues, terms: Sequence[Scalar]) -> list[str]:
-    return [values.lanes.scalar(each) for each in _values(values, terms)]
+    return [values.lanes.scalar(value) for value in _values(values, terms)]
 
 
 WORDS: Final[Mapping[type[Scalar], str]] = {Add: "sadd", Sub: "ssub", Mul: "smul"}
@@ -334,7 +334,7 @@ class Checked:
             if isinstance(node, Lit):
                 self._known[node] = str(int(node.value))
                 continue
-            kids = [self._known[each] for each in operands(node)]
+            kids = [self._known[operand] for operand in operands(node)]
             if (word := WORDS.get(type(node))) is None:
                 self._known[node] = operation(node, kids, self.place)
             else:

@@ -47,9 +47,9 @@ def share(
     w = inner.w
     params: list[tuple[str, str, str]] = []  # type in the environment, with facts, text outside
     for number, (pointer, buffers) in enumerate(pointers.items()):
-        for each in buffers:
-            place = outer.access.places[each]
-            inner.access.places[each] = evolve(place, pointer=f"%p{number}")
+        for buffer in buffers:
+            place = outer.access.places[buffer]
+            inner.access.places[buffer] = evolve(place, pointer=f"%p{number}")
         size = max(b.dtype.bytes * outer.access.places[b].span for b in buffers)
         params.append(("ptr", parameter_facts(buffers[0], size), pointer))
     for var in scalars:

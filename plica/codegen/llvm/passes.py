@@ -84,7 +84,7 @@ class EmitLlvm:
             ArtefactMachine(target.triple, target.cpu, target.features, target.machine),
             job.threads,
             made.objects,
-            tuple([aligned_bytes(each) for each in program.constants]),
+            tuple([aligned_bytes(constant) for constant in program.constants]),
             plan.size if isinstance(plan, WorkspacePlan) else 0,
             tuple([launch.source for launch in launches(program)]),
             tuple(
@@ -111,10 +111,10 @@ def _emit(level: int) -> Pass:
 
 def are_columns(function: Function, machine: object = None) -> bool:
     """Whether one kernel computes all stages of rows over few columns, and keeps all cores busy."""
-    found = columns_of(collapsed(to_stages(function).stages, free=True))
-    if found is None or not found.few:
+    columns = columns_of(collapsed(to_stages(function).stages, free=True))
+    if columns is None or not columns.few:
         return False
-    return not isinstance(machine, Machine) or found.is_for(machine)
+    return not isinstance(machine, Machine) or columns.is_for(machine)
 
 
 WINDOWED: Final = FusionLimits(windows=True)  # functions in which windows read bytes as they lie

@@ -65,7 +65,7 @@ class Regions:
         # Only where something can fail does anybody ask whether it did.
         every = [step for steps in program.regions for step in steps]
         checks = any(isinstance(step, Launch) and step.least for step in every)
-        fails = checks or any(each.can_fail for each in kernels.values())
+        fails = checks or any(kernel.can_fail for kernel in kernels.values())
         self.result = "i64" if fails else "void"
         self.parts: list[str] = []
         self.called: dict[int, None] = {program.entry: None}
@@ -232,7 +232,7 @@ class Regions:
     def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""
         if own := self.program.kernels[step.kernel].dims:
-            names = ", ".join(str(each.name) for each in own)
+            names = ", ".join(str(var.name) for var in own)
             raise CompilerBug(f"{step.source} has no size for {names} of its kernel.")
         return []
 

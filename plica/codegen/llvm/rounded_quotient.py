@@ -79,11 +79,11 @@ def rounded_quotient(node: sc.Scalar) -> RoundedQuotient | None:
 def by_inverse(kernel: st.Kernel) -> st.Kernel:
     """The kernel with the quotients of its vectors multiplied where they can be."""
     nodes = list(post_order(kernel.body))
-    casts = [each for each in nodes if isinstance(each, sc.Cast)]
-    if not any(rounded_quotient(each) is not None for each in casts):
+    casts = [node for node in nodes if isinstance(node, sc.Cast)]
+    if not any(rounded_quotient(cast) is not None for cast in casts):
         return kernel
-    used = {each.name for each in nodes if isinstance(each, sc.ScalarVar)}
-    used |= {each.name for each in kernel.dims}
+    used = {node.name for node in nodes if isinstance(node, sc.ScalarVar)}
+    used |= {dim.name for dim in kernel.dims}
     return with_body(kernel, mapped(kernel.body, lambda stmt: _changed(stmt, used)))
 
 
@@ -95,7 +95,7 @@ def _changed(stmt: st.Stmt, used: set[Name]) -> st.Stmt:
             return stmt
     if found is None or (known(extent) or 0) < SHORTEST:
         return stmt
-    if not all(_is_one(each, var, store.buffer) for each in (found.scale, found.zero)):
+    if not all(_is_one(scalar, var, store.buffer) for scalar in (found.scale, found.zero)):
         return stmt
 
     def named(name: str, of: DType) -> sc.ScalarVar:
@@ -121,7 +121,7 @@ def _changed(stmt: st.Stmt, used: set[Name]) -> st.Stmt:
     tests += [sc.Le(scale, sc.like(1 / LEAST_SCALE, scale))]
     tests += [sc.Eq(zero, sc.Intrinsic("round", (zero,)))]
     tests += [sc.Le(sc.like(found.low, zero), zero), sc.Le(zero, sc.like(found.high, zero))]
-    made: st.Stmt = st.Branch(reduce(sc.And, tests), row, stmt)
+    statement: st.Stmt = st.Branch(reduce(sc.And, tests), row, stmt)
     for each, value in (
         (moved, sc.Cast(zero, found.into)),
         (nil, (0.0 - zero) * scale),
@@ -132,8 +132,8 @@ def _changed(stmt: st.Stmt, used: set[Name]) -> st.Stmt:
         (zero, sc.Lit(0.0, f32) if found.zero is None else found.zero),
         (scale, found.scale),
     ):
-        made = st.Bind(each, value, made)
-    return made
+        statement = st.Bind(each, value, statement)
+    return statement
 
 
 def _is_one(of: sc.Scalar | None, lane: sc.ScalarVar, written: sc.Buffer) -> bool:
@@ -143,4 +143,4 @@ def _is_one(of: sc.Scalar | None, lane: sc.ScalarVar, written: sc.Buffer) -> boo
     if lane in free_vars(of) or sc.dtype_of(of) is not f32:
         return False
     loads = [each for each in post_order(of) if isinstance(each, sc.Load | sc.Reduce)]
-    return not any(isinstance(each, sc.Reduce) or each.buffer is written for each in loads)
+    return not any(isinstance(load, sc.Reduce) or load.buffer is written for load in loads)

@@ -225,7 +225,7 @@ def _extreme(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPla
     """The lesser (`min`) or greater (`max`) of two."""
     if of.is_float:
         kind = p.register(of)
-        args = [(kind, each) for each in kids]
+        args = [(kind, child) for child in kids]
         # A machine's own instruction seldom tells 0 from -0.
         result = f"nsz {kind}" if p.w.traits.signless else kind
         return p.w.call(f"llvm.{word}imum.{p.suffix(of)}", result, args)

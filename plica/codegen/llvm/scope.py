@@ -27,7 +27,7 @@ def unsafe(frame: Frame[LaneValue]) -> set[Scalar]:
     """The parts in a scope with a load below them that may have been outside."""
     found: set[Scalar] = set(frame.checked)
     if found:
-        numbers = {frame.order.numbers[each] for each in found}
+        numbers = {frame.order.numbers[scalar] for scalar in found}
         for _, number, node, kids, _ in frame.order.steps:
             if not numbers.isdisjoint(kids):
                 numbers.add(number)

@@ -55,7 +55,7 @@ class StatementEmitter:
     ) -> None:  # fmt: skip
         self.values = values
         self.stores = StoreEmitter(values)
-        self.nests = {each.nest.kernel.body: each for each in nests}
+        self.nests = {nest.nest.kernel.body: nest for nest in nests}
         self.gains = gains  # whether plain loops, if there are any, do a part worth LLVM's time
         self.vectorized = VectorizedLoops(values)
         self.name = name  # bodies of parallel loops are named after it; None if there are none
@@ -66,7 +66,7 @@ class StatementEmitter:
         self.own: dict[Buffer, str] = {}
         self.tile_in = ""  # the block in which the last tile of registers ended
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
-        self.marks = {each: number for number, each in enumerate(values.w.traits.marks)}
+        self.marks = {mark: number for number, mark in enumerate(values.w.traits.marks)}
 
     def write(self, *steps: Step) -> None:
         """Write statements one after another."""
@@ -316,7 +316,7 @@ def reads(of: st.Stmt) -> tuple[Buffer, ...]:
     """The buffers a statement reads, in order."""
     found: dict[Buffer, None] = {}
     for stmt in st.statements(of):
-        parts = [each for each in stmt._children if isinstance(each, Scalar)]
+        parts = [child for child in stmt._children if isinstance(child, Scalar)]
         found.update({each.buffer: None for each in post_order(*parts) if isinstance(each, Load)})
     return tuple(found)
 

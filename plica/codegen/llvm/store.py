@@ -119,7 +119,7 @@ class StoreEmitter:
         """Whether an access is inside its buffer whatever the copy is."""
         known, boxes = self.around.vars, self.around.boxes
         plain = all(var in known and known[var].step is not None for var, _ in of.counts)
-        return plain and all(each.is_inside(boxes) for each in of.indices)
+        return plain and all(index.is_inside(boxes) for index in of.indices)
 
     def _is_ready(self, of: StraightStore) -> bool:
         """Whether all places are inside whatever the copy is; then their registers are written."""
@@ -128,15 +128,15 @@ class StoreEmitter:
         if of.since != now:
             of.since, every = now, (*of.loads, of.target)
             of.is_inside = all(map(self._is_inside, every))
-            for each in every if of.is_inside else ():
-                counts = dict(each.counts)
+            for access in every if of.is_inside else ():
+                counts = dict(access.counts)
                 inner = [var for var in around.vars if var in counts]  # loops, from the outermost
                 apart = [(around.vars[v], around.boxes[v][1][1], counts[v]) for v in inner]
                 written = [(value.text, count) for value, _, count in apart if value.text]
-                each.text = lanes.total(written, "nsw ")
-                each.most = sum([most * count for value, most, count in apart if value.text])
+                access.text = lanes.total(written, "nsw ")
+                access.most = sum([most * count for value, most, count in apart if value.text])
                 copied = [each for each in apart if not each[0].text and each[0].is_uniform]
-                each.copies = tuple([(most + 1, count) for _, most, count in copied if count])
+                access.copies = tuple([(most + 1, count) for _, most, count in copied if count])
         return of.is_inside
 
     def _place_of(self, access: StraightAccess) -> LaneValue:

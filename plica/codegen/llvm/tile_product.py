@@ -31,7 +31,7 @@ def text(name: str) -> str:
     first, second, vectors = map(int, sizes)
     rows = [each for each in (first, second) if each]
     counts = {f: rows[f // 2] for f in range(4) if f // 2 < len(rows) and f % 2 < vectors}
-    counts |= {4 + at: each for at, each in enumerate(rows)}
+    counts |= {4 + at: row for at, row in enumerate(rows)}
     counts |= {6 + at: ROWS for at in range(vectors)}
     shape = [0] * 64
     shape[0] = 1

@@ -91,8 +91,8 @@ def host() -> Target:
 def system_caches(folder: Path = _TOLD) -> tuple[int, ...]:
     """The sizes of the caches for data that the system tells of, from the nearest on."""
     found: dict[int, int] = {}
-    for each in sorted(folder.glob("index*")):
-        kind, level, size = [_line(each / name) for name in ("type", "level", "size")]
+    for path in sorted(folder.glob("index*")):
+        kind, level, size = [_line(path / name) for name in ("type", "level", "size")]
         number = size.rstrip("KMG")
         if kind in ("Data", "Unified") and level.isdigit() and number.isdigit():
             found[int(level)] = int(number) * _UNITS[size.removeprefix(number)]

@@ -131,7 +131,7 @@ def _columns(rounds: list[tuple[Exchange, ...]], count: int, width: int) -> tupl
 @lru_cache(maxsize=512)
 def _mask(lanes: tuple[int, ...]) -> str:
     """Which lanes a row is made of."""
-    order = ", ".join([f"i32 {each}" for each in lanes])
+    order = ", ".join([f"i32 {lane}" for lane in lanes])
     return f"<{len(lanes)} x i32> <{order}>"
 
 

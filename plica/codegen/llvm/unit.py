@@ -152,7 +152,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
         every.append(made(head + pool.text(target.triple), target, store))
-    return Units(tuple(every), tuple([each.name for each in tasks.values()]))
+    return Units(tuple(every), tuple([group_task.name for group_task in tasks.values()]))
 
 
 def _no_lines(target: Target) -> UnsupportedError:
@@ -190,7 +190,7 @@ def _keyed(
     options = nests.options
     found: list[tuple[str, GroupTask]] = []
     for (number, over), (kernel, _), theirs in zip(used, served, common, strict=True):
-        calls = tuple([call for each in theirs if (call := nests.call(each)) is not None])
+        calls = tuple([call for their in theirs if (call := nests.call(their)) is not None])
         named = options.named(kernel_name(number, program))
         key = kernel_key(kernel, over, named, calls)
         symbol = kernel_symbol(key, named.label)
@@ -237,7 +237,7 @@ def kernel_key(
 ) -> str:
     """The key of a kernel's object: all that it is made from, names of variables apart. Objects of
     one program differ in nothing else, so names of functions derive from it."""
-    nests = dict.fromkeys([each.name for each in calls])
+    nests = dict.fromkeys([call.name for call in calls])
     how = " ".join([f"{over} {options}", *nests])
     return key_of("kernel", digest_of(kernel), how, *facts_of(options.target))
 

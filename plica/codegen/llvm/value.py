@@ -101,11 +101,11 @@ class LlvmValues:
     def evaluate(self, roots: Sequence[sc.Scalar]) -> list[LaneValue]:
         """The values of terms here and now; loads are made again each time."""
         key = tuple(roots)
-        made = self._recipes.get(key)
-        if made is None:
+        order = self._recipes.get(key)
+        if order is None:
             parts_in_order = scalar.order(key, self.operands_of, self.row, of_literal)
-            made = self._recipes[key] = recipe(key, parts_in_order)
-        return self.results(made, key)
+            order = self._recipes[key] = recipe(key, parts_in_order)
+        return self.results(order, key)
 
     def results(self, made: EvaluationOrder, roots: Sequence[sc.Scalar]) -> list[LaneValue]:
         """The values of terms whose order is known; what failed of their checks is noted."""
@@ -235,11 +235,11 @@ class LlvmValues:
 
     def _place(self, lanes: int) -> LlvmPlace:
         """Where operators of a given number of lanes stand; 0 for a single value."""
-        found = self._places.get(lanes)
-        if found is None:
-            found = LlvmPlace(LLVM, self.w, lanes, self.around.divides_naturals)
-            self._places[lanes] = found
-        return found
+        llvm_place = self._places.get(lanes)
+        if llvm_place is None:
+            llvm_place = LlvmPlace(LLVM, self.w, lanes, self.around.divides_naturals)
+            self._places[lanes] = llvm_place
+        return llvm_place
 
     def operands_of(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """The parts that are evaluated before a term is."""
@@ -347,8 +347,8 @@ class LlvmValues:
         inner = yield added
         texts = [lanes.vector(each, of) if n else lanes.scalar(each) for each in inner.results]
         fails = FALSE
-        for each in added:
-            fails = lanes.either(fails, outside(inner, each, around, self.operands_of))
+        for term in added:
+            fails = lanes.either(fails, outside(inner, term, around, self.operands_of))
         if fails != FALSE:
             before = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
             now = lanes.either(before, fails)

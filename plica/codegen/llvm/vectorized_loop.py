@@ -203,11 +203,11 @@ def _can_be_masked(loop: For, register: int) -> bool:
             return False
         if not isinstance(stmt, Store):
             continue
-        if _is_own(stmt.buffer) and any(loop.var in free_vars(each) for each in stmt.indices):
+        if _is_own(stmt.buffer) and any(loop.var in free_vars(index) for index in stmt.indices):
             return False
         for node in post_order(stmt.value):
             if isinstance(node, Load) and _is_own(node.buffer):
-                steps = [apart(each, loop.var) for each in node.indices]
+                steps = [apart(index, loop.var) for index in node.indices]
                 if not all(step is not None and step % register == 0 for step in steps):
                     return False
     return True
@@ -222,7 +222,7 @@ def apart(index: Scalar, var: ScalarVar) -> int | None:
     """The stride of an index along a variable, or None if it is not constant."""
     step = 0
     for atoms, coefficient in polynomial(index).values():
-        if any(var in free_vars(each) for each in atoms):
+        if any(var in free_vars(atom) for atom in atoms):
             if atoms != (var,):
                 return None
             step = coefficient
@@ -249,15 +249,15 @@ def widest_bytes(body: Stmt) -> int:
     for stmt in statements(body):
         if isinstance(stmt, Store):
             dtypes = [stmt.buffer.dtype]
-            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
-            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
+            dtypes += [var.dtype for var in free_vars(stmt.value) if isinstance(var, Buffer)]
+            widest = max(widest, *[4 if dtype.is_narrow else dtype.bytes for dtype in dtypes])
     return widest
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _has_formula(body: Stmt) -> bool:
     """Whether something stored is computed by a formula of several instructions."""
-    values = [each.value for each in statements(body) if isinstance(each, Store)]
+    values = [statement.value for statement in statements(body) if isinstance(statement, Store)]
     nodes = post_order(*values)
     return any(
         isinstance(node, Pow) or (isinstance(node, Intrinsic) and node.name in FORMULAS)

@@ -209,7 +209,7 @@ class LlvmPlace:
 
     def call(self, name: str, kind: str, args: Sequence[str]) -> str:
         """Call a pure function from values of a type to one, whose name ends with no type."""
-        return self.w.call(name, kind, [(kind, each) for each in args])
+        return self.w.call(name, kind, [(kind, arg) for arg in args])
 
     def intrinsic(self, name: str, of: DType, args: Sequence[str]) -> str:
         """Call a function of LLVM's own on values of a dtype."""
@@ -218,7 +218,7 @@ class LlvmPlace:
     def help(self, helper: str, name: str, kinds: tuple[str, str], args: Sequence[str]) -> str:
         """Call a helper from values of a type of one lane to one of another."""
         before, after = (self.wide(kind) for kind in kinds)
-        given = [(before, each) for each in args]
+        given = [(before, arg) for arg in args]
         return self.w.help(helper, f"plica.{name}", after, given, self.lanes)
 
     def converted(self, way: Way, value: str, of: DType) -> str:
@@ -233,7 +233,7 @@ class LlvmPlace:
             return of_one(*args)
         found, many = "poison", self.wide(kind)
         for lane in range(self.lanes):
-            kids = [self.let(f"extractelement {many} {each}, i64 {lane}") for each in args]
+            kids = [self.let(f"extractelement {many} {arg}, i64 {lane}") for arg in args]
             one = of_one(*kids)
             found = self.let(f"insertelement {many} {found}, {kind} {one}, i64 {lane}")
         return found
@@ -258,14 +258,14 @@ def instruction_line(
     ('fadd float %8, 0x4000000000000000', ((1, '0x4000000000000000'),))
     """
     start = f"  {name} = "
-    registers = [each for each in operands if each.startswith("%")]
+    registers = [operand for operand in operands if operand.startswith("%")]
     if len(lines) != 1 or not lines[0].startswith(start) or len({*registers}) < len(registers):
         return None
     text = lines[0].removeprefix(start).replace("{", "{{").replace("}", "}}")
     if {*registers} != {*REGISTER.findall(text)}:
         return None
     text = REGISTER.sub(lambda found: f"{{{operands.index(found[0])}}}", text)
-    fixed = [(at, each) for at, each in enumerate(operands) if not each.startswith("%")]
+    fixed = [(at, operand) for at, operand in enumerate(operands) if not operand.startswith("%")]
     return InstructionLine(text, tuple(fixed))
 
 

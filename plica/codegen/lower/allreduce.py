@@ -79,11 +79,11 @@ class ThreadExtents:
     def of(kernel: st.Kernel) -> ThreadExtents:
         """Those of a kernel."""
         loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
-        threads = [each for each in loops if each.kind.startswith("threadIdx")]
-        along = [known(each.extent) or 0 for each in threads
-                 if each.kind == "threadIdx.x" and known(each.extent) != 1]  # fmt: skip
-        rest = [(each.kind, known(each.extent) or 0) for each in threads
-                if each.kind != "threadIdx.x" and known(each.extent) != 1]  # fmt: skip
+        threads = [loop for loop in loops if loop.kind.startswith("threadIdx")]
+        along = [known(thread.extent) or 0 for thread in threads
+                 if thread.kind == "threadIdx.x" and known(thread.extent) != 1]  # fmt: skip
+        rest = [(thread.kind, known(thread.extent) or 0) for thread in threads
+                if thread.kind != "threadIdx.x" and known(thread.extent) != 1]  # fmt: skip
         return ThreadExtents(frozenset(along), frozenset(rest))
 
     def width(self, lane: st.For, around: Sequence[st.For]) -> int | None:
@@ -94,7 +94,7 @@ class ThreadExtents:
         if threads % WARP == 0 and not (self.others and any(each % WARP for each in self.along)):
             return WARP
         # Adjacent rows share a warp if all threads of a block are in them.
-        here = [(each.kind, known(each.extent) or 0) for each in around if known(each.extent) != 1]
+        here = [(loop.kind, known(loop.extent) or 0) for loop in around if known(loop.extent) != 1]
         alike = self.along == {threads} and sorted(here) == sorted(self.others)
         return threads if alike and WARP % threads == 0 else None
 
@@ -110,7 +110,7 @@ class ReductionChain:
     def bound(self, *, reducing: bool) -> frozenset[Term]:
         """The variables that its reduce variables follow, or the others."""
         pairs = zip(self.block.bindings, self.block.kinds, strict=True)
-        chosen = [free_vars(each) for each, kind in pairs if (kind == "reduce") == reducing]
+        chosen = [free_vars(scalar) for scalar, kind in pairs if (kind == "reduce") == reducing]
         return frozenset[Term]().union(*chosen)
 
 
@@ -154,7 +154,7 @@ def _update(chain: ReductionChain) -> Update:
             if isinstance(value, Scalar) and body.buffer not in free_vars(value):
                 values = dict(zip(block.vars, block.bindings, strict=True))
                 parts = (*body.indices, init.value, value)
-                *indices, start, term = [substitute(each, values) for each in parts]
+                *indices, start, term = [substitute(part, values) for part in parts]
                 if not _begins(chain):
                     start = Load(body.buffer, tuple(indices))
                 return Update(body.buffer, tuple(indices), word, start, term)
@@ -169,14 +169,14 @@ def _begins(chain: ReductionChain) -> bool:
     does not, as in later parts made by `loop_partition`."""
     loops = (chain.lane, *chain.loops)
     pairs = zip(chain.block.bindings, chain.block.kinds, strict=True)
-    terms = [each for each, kind in pairs if kind == "reduce"]
-    first = dict.fromkeys([each.var for each in loops], index(0))
-    if all(known(simplify(substitute(each, first))) == 0 for each in terms):
+    terms = [scalar for scalar, kind in pairs if kind == "reduce"]
+    first = dict.fromkeys([loop.var for loop in loops], index(0))
+    if all(known(simplify(substitute(term, first))) == 0 for term in terms):
         return True
     context = EMPTY
-    for each in loops:
-        context = context.loop(each.var, each.extent)
-    if any(can_prove(Lt(index(0), each), context) for each in terms):
+    for loop in loops:
+        context = context.loop(loop.var, loop.extent)
+    if any(can_prove(Lt(index(0), term), context) for term in terms):
         return False
     message = f"The block {str(chain.block.label)!r} cannot be reduced across threads."
     expected = "loops that begin with its first term, or surely after it"
@@ -204,8 +204,8 @@ def _lowered(
     own = Buffer(_name("acc", used), (index(1),), dtype, "local")
     inside = {each.var for each in reducing} | {lane.var}
     said = conjuncts(chain.block.predicate)
-    each_term = [each for each in said if not free_vars(each).isdisjoint(inside)]
-    each_element = [each for each in said if each not in each_term]
+    each_term = [scalar for scalar in said if not free_vars(scalar).isdisjoint(inside)]
+    each_element = [scalar for scalar in said if scalar not in each_term]
     add: st.Stmt = st.Store(own, (index(0),), update.join(own[0], update.value))
     if said:
         add = st.Branch(reduce(And, said), add, st.NOTHING)
@@ -236,9 +236,9 @@ def _tree(
 
     All read the first part, which is written again in the next round.
     """
-    shape = (*[each.extent for each in around], lane.extent)
+    shape = (*[loop.extent for loop in around], lane.extent)
     part = Buffer(_name("part", used), shape, own.dtype, "shared")
-    mine = [each.var for each in around]
+    mine = [loop.var for loop in around]
 
     def at(place: Scalar) -> Scalar:
         return Load(part, (*mine, place))
@@ -275,9 +275,9 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     whole = total[0] if dtype is own.dtype else Cast(total[0], own.dtype)
     if warps == 1:
         return Joined((held, total), tuple(steps), whole)
-    shape = (*[each.extent for each in around], index(warps))
+    shape = (*[loop.extent for loop in around], index(warps))
     part = Buffer(_name("part", used), shape, own.dtype, "shared")
-    rows = [each.var for each in around]
+    rows = [loop.var for loop in around]
     warp = ScalarVar(_name("w", used), lane.var.dtype)
     store = st.Store(part, (*rows, lane.var // width), whole)
     join = st.Store(own, (zero,), update.join(own[0], Load(part, (*rows, warp))))
@@ -299,10 +299,10 @@ def _shuffled_dtype(word: Combiner, dtype: DType) -> DType | None:
 
 def _number(around: Sequence[st.For], lane: st.For) -> Scalar:
     """The number of a thread in its block."""
-    found: Scalar = index(0)
+    scalar: Scalar = index(0)
     for each in (*sorted(around, key=lambda loop: loop.kind, reverse=True), lane):
-        found = found * each.extent + each.var
-    return found
+        scalar = scalar * each.extent + each.var
+    return scalar
 
 
 def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:
@@ -311,15 +311,15 @@ def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:
     if known(chain.lane.extent) is None:
         raise refused(message, where, "a number of threads", "a symbolic extent")
     both = chain.bound(reducing=True) & chain.bound(reducing=False)
-    if not both.isdisjoint((chain.lane.var, *[each.var for each in chain.loops])):
+    if not both.isdisjoint((chain.lane.var, *[loop.var for loop in chain.loops])):
         expected = "loops that serve either the elements or the terms of the reduction"
         raise refused(message, where, expected, "one that serves both")
     terms = chain.bound(reducing=True)
-    if not terms <= {chain.lane.var, *[each.var for each in chain.loops], *dims}:
+    if not terms <= {chain.lane.var, *[loop.var for loop in chain.loops], *dims}:
         expected = "all loops of its terms inside the loop over threads"
         hint = "Put the loop over threads around it: reorder."
         raise refused(message, where, expected, "one around it", hint)
-    if any(not terms.isdisjoint(free_vars(each.extent)) for each in chain.loops):
+    if any(not terms.isdisjoint(free_vars(loop.extent)) for loop in chain.loops):
         raise refused(message, where, "extents apart from the reduction", "one that follows it")
 
 

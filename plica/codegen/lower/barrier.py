@@ -58,15 +58,15 @@ def barriers(kernel: st.Kernel) -> st.Kernel:
     new, _ = run(_Inserting(variables, _busy(body)).walk(body, (), here))
     if new is body:
         return kernel
-    for each in launches(body):
-        _check_extents(each, lanes)
+    for launch in launches(body):
+        _check_extents(launch, lanes)
     return with_body(kernel, new)
 
 
 def _shares(kernel: st.Kernel) -> bool:
     return any(
-        isinstance(each, st.Alloc) and scope(each.buffer.scope).reach == "block"
-        for each in st.statements(kernel.body)
+        isinstance(statement, st.Alloc) and scope(statement.buffer.scope).reach == "block"
+        for statement in st.statements(kernel.body)
     )
 
 
@@ -75,16 +75,14 @@ def _busy(body: st.Stmt) -> frozenset[st.Stmt]:
     found: set[st.Stmt] = set()
     for stmt in reversed(list(st.statements(body))):  # what is inside comes after what is around it
         inside = st.substatements(stmt)
-        if isinstance(stmt, st.Barrier) or any(each in found for each in inside):
+        if isinstance(stmt, st.Barrier) or any(statement in found for statement in inside):
             found.add(stmt)
             continue
-        buffers = [
-            each for part in stmt._children if part not in inside for each in free_vars(part)
-        ]
+        buffers = [var for part in stmt._children if part not in inside for var in free_vars(part)]
         if isinstance(stmt, st.Store):
             buffers.append(stmt.buffer)
-        for each in buffers:
-            if isinstance(each, Buffer) and scope(each.scope).reach == "block":
+        for buffer in buffers:
+            if isinstance(buffer, Buffer) and scope(buffer.scope).reach == "block":
                 found.add(stmt)
     return frozenset(found)
 
@@ -138,8 +136,8 @@ class _Inserting:
         match stmt:
             case st.Seq(stmts):
                 parts = []
-                for each in stmts:
-                    new, pending = yield self.walk(each, pending, here)
+                for statement in stmts:
+                    new, pending = yield self.walk(statement, pending, here)
                     parts.append(new)
                 return with_substatements(stmt, tuple(parts)), pending
             case st.Barrier():
@@ -209,9 +207,9 @@ class _Inserting:
             raise _not_all(stmt)
         alone = isinstance(stmt, st.Branch) and self.by_one(stmt)
         inside = () if alone else st.substatements(stmt)
-        for each, context in zip(inside, contexts(stmt, here.context), strict=not alone):
-            new, _ = yield self.walk(each, (), evolve(here, context=context))
-            if new is not each:
+        for statement, context in zip(inside, contexts(stmt, here.context), strict=not alone):
+            new, _ = yield self.walk(statement, (), evolve(here, context=context))
+            if new is not statement:
                 raise _not_all(stmt)
         if any(self.meet(old, new, here) for old in pending for new in found):
             return st.Seq((st.Barrier(SHARED), stmt)), found
@@ -236,13 +234,13 @@ class _Inserting:
         if key not in self.met:
             # Loops over threads may stand inside of a choice, too: then they are not around here.
             own = {each.var for access in (old, new) for each in access.context.ranges}
-            lanes = [each for each in self.lanes if each in here.threads or each in own]
+            lanes = [var for var in self.lanes if var in here.threads or var in own]
             self.met[key] = not all(are_disjoint(old, new, lane, here.same) for lane in lanes)
         return self.met[key]
 
 
 def _waits(stmt: st.Stmt) -> bool:
-    return any(isinstance(each, st.Barrier) for each in st.statements(stmt))
+    return any(isinstance(statement, st.Barrier) for statement in st.statements(stmt))
 
 
 def _not_all(stmt: st.Stmt) -> Exception:
@@ -273,10 +271,10 @@ def _in_front(stmt: st.For, here: _Here) -> st.Stmt | None:
     }  # fmt: skip
     if len(here.threads) + len(missing) != here.axes:
         return None
-    found: st.Stmt = st.Barrier(SHARED)
-    for each in missing.values():
-        found = st.For(each.var, each.extent, each.kind, found)
-    return found
+    statement: st.Stmt = st.Barrier(SHARED)
+    for loop in missing.values():
+        statement = st.For(loop.var, loop.extent, loop.kind, statement)
+    return statement
 
 
 def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
@@ -284,7 +282,7 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     other = ScalarVar(Name(f"{var.name.hint} before", var.name.index), var.dtype)
     moved: dict[Term, Term] = {var: other}
     if (indices := access.indices) is not None:
-        indices = tuple([substitute(each, moved) for each in indices])
+        indices = tuple([substitute(scalar, moved) for scalar in indices])
     context = substitute(access.context, moved)
     return evolve(access, indices=indices, context=context, origin=access.origin or access)
 
@@ -305,7 +303,7 @@ def _check_extents(body: st.Stmt, lanes: Sequence[str]) -> None:
         loops = [
             each for each in st.statements(body) if isinstance(each, st.For) and each.kind == tag
         ]
-        counts = {known(each.extent) for each in loops}
+        counts = {known(loop.extent) for loop in loops}
         if len(counts) > 1 or None in counts:
             message = f"The loops over {tag} are not all over the same threads."
             raise refused(message, tag, "one number of threads", f"{len(counts)} extents")

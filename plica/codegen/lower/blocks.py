@@ -60,8 +60,8 @@ def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
     if block.init is not None:
         init = substitute(block.init, values)
         pairs = zip(block.bindings, block.kinds, strict=True)
-        along = [each for each, kind in pairs if kind in st.ACCUMULATING]
-        reducing = [one for each in along for one in _zero(each, counts)]
+        along = [scalar for scalar, kind in pairs if kind in st.ACCUMULATING]
+        reducing = [one for scalar in along for one in _zero(scalar, counts)]
         first = _all(reducing)
         # A plain `Seq`: statements of a loop keep their index, which pipelines refer to.
         stmt = st.Seq((init if first is None else st.Branch(first, init, st.NOTHING), stmt))

@@ -97,7 +97,7 @@ def _moved_in(buffer: Buffer, stmt: st.Stmt, context: Context) -> st.Stmt:
 def _only(stmt: st.Stmt, buffer: Buffer) -> int | None:
     """The only substatement that touches the buffer, or None."""
     inside = st.substatements(stmt)
-    found = [at for at, each in enumerate(inside) if touches_buffer(each, buffer)]
+    found = [at for at, statement in enumerate(inside) if touches_buffer(statement, buffer)]
     return found[0] if len(found) == 1 else None
 
 
@@ -118,16 +118,16 @@ def _may_enter(stmt: st.Stmt, buffer: Buffer) -> bool:
             return buffer not in free_vars(extent) and not lanes
         case st.Block() if stmt.init is None and not stmt.reads and not stmt.writes:
             terms = (stmt.predicate, *stmt.bindings)
-            return not any(buffer in free_vars(each) for each in terms)
+            return not any(buffer in free_vars(term) for term in terms)
         case _:
             return False
 
 
 def _is_met(root: st.For, buffer: Buffer) -> bool:
     """Whether iterations of a loop in a statement that run at once meet in an element."""
-    loops = (each for each in st.statements(root) if isinstance(each, st.For))
-    at_once = (each for each in loops if each.kind in ("vectorized", "parallel"))
-    return any(buffer in conflicts(each) for each in at_once)
+    loops = (statement for statement in st.statements(root) if isinstance(statement, st.For))
+    at_once = (loop for loop in loops if loop.kind in ("vectorized", "parallel"))
+    return any(buffer in conflicts(loop) for loop in at_once)
 
 
 def _repeats(stmt: st.Stmt, buffer: Buffer) -> bool:

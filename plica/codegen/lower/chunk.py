@@ -116,7 +116,7 @@ def rows_of(function: Function) -> ChunkRows | None:
         return None  # a size that is made of another is not one of its own
     over = _with_sizes(function, told)
     if over is None or not {*told.values()}.issuperset(
-        each for each in free_vars(over) if _is_dim(each)
+        var for var in free_vars(over) if _is_dim(var)
     ):
         return None
     kernel = _loops(over)
@@ -220,15 +220,15 @@ def _alike(
     return not any(
         node in asked
         for stmt in statements(rest)
-        for each in _terms(stmt)
-        for node in post_order(each)
+        for term in _terms(stmt)
+        for node in post_order(term)
     )
 
 
 def _terms(stmt: Stmt) -> list[Term]:
     """The terms a statement holds itself, loads as their places."""
     found: list[Term] = []
-    stack = [each for each in stmt._children if not isinstance(each, Stmt | Buffer)]
+    stack = [child for child in stmt._children if not isinstance(child, Stmt | Buffer)]
     seen: set[Term] = set()
     while stack:
         node = stack.pop()

@@ -53,7 +53,7 @@ def common_terms(kernel: Kernel) -> Kernel:
     if not costly and not any(map(_are_rows, nodes)):
         return kernel  # most have neither
     used = {node.name for node in nodes if isinstance(node, ScalarVar)}
-    used |= {each.name for each in kernel.dims}
+    used |= {dim.name for dim in kernel.dims}
     dims = frozenset(kernel.dims)
 
     def up(stmt: Stmt, parts: tuple[Stmt, ...], inside_lanes: bool) -> Stmt:
@@ -88,10 +88,10 @@ def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     if not values:
         return seq
     names: dict[Term, Term] = {term: var for term, var in values.items()}  # noqa: C416  # wider
-    made: Stmt = map_bottom_up(lambda node: names.get(node, node), seq)
+    statement: Stmt = map_bottom_up(lambda node: names.get(node, node), seq)
     for term, var in reversed(values.items()):
-        made = Bind(var, term, made)
-    return made
+        statement = Bind(var, term, statement)
+    return statement
 
 
 def _variable(term: Scalar, used: set[Name]) -> ScalarVar:
@@ -103,32 +103,32 @@ def _variable(term: Scalar, used: set[Name]) -> ScalarVar:
 
 def _are_rows(node: Term) -> TypeGuard[Seq]:
     """Whether a term is stores that follow one another."""
-    return isinstance(node, Seq) and all(isinstance(each, Store) for each in node.stmts)
+    return isinstance(node, Seq) and all(isinstance(statement, Store) for statement in node.stmts)
 
 
 def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
     """Stores after bindings of loads and terms that several of them use."""
     stores = [each for each in rows.stmts if isinstance(each, Store)]
-    written = {each.buffer for each in stores}
-    terms = parts_first(_operands, *[each.value for each in stores])
-    uses = Counter([each.value for each in stores])
+    written = {store.buffer for store in stores}
+    terms = parts_first(_operands, *[store.value for store in stores])
+    uses = Counter([store.value for store in stores])
     for term in terms:
         uses.update(_operands(term))
     known: dict[Scalar, Scalar] = {}
     bound: list[tuple[ScalarVar, Scalar]] = []
     for term in terms:
         parts = _operands(term)
-        known[term] = rebuild(term, tuple([known[each] for each in parts])) if parts else term
+        known[term] = rebuild(term, tuple([known[part] for part in parts])) if parts else term
         is_same = reads_memory(term) and written.isdisjoint(free_vars(term))
         if uses[term] > 1 and is_same and not isinstance(term, Mul):
             bound.append((_variable(term, used), known[term]))
             known[term] = bound[-1][0]
     if not bound:
         return rows
-    made: Stmt = Seq(tuple([Store(e.buffer, e.indices, known[e.value]) for e in stores]))
+    statement: Stmt = Seq(tuple([Store(e.buffer, e.indices, known[e.value]) for e in stores]))
     for var, value in reversed(bound):
-        made = Bind(var, value, made)
-    return made
+        statement = Bind(var, value, statement)
+    return statement
 
 
 def _operands(term: Scalar) -> tuple[Scalar, ...]:
@@ -151,11 +151,11 @@ def _is_plain(term: Scalar) -> bool:
 
 def _bound(stmt: Stmt) -> Iterator[Term]:
     """The variables that a statement binds somewhere inside."""
-    for each in statements(stmt):
-        for fields, _ in getattr(type(each), "binds", ()):
-            value = getattr(each, fields)
+    for statement in statements(stmt):
+        for fields, _ in getattr(type(statement), "binds", ()):
+            value = getattr(statement, fields)
             yield from value if isinstance(value, tuple) else (value,)
 
 
 def _is_part(term: Scalar, others: list[Scalar]) -> bool:
-    return any(each is not term and term in set(post_order(each)) for each in others)
+    return any(scalar is not term and term in set(post_order(scalar)) for scalar in others)

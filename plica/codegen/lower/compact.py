@@ -69,27 +69,27 @@ def _up(
     if not isinstance(stmt, st.Alloc) or not _has_numbers(stmt.buffer):
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
-    if any(isinstance(each, st.Block) for each in _all_statements(body)):
+    if any(isinstance(statement, st.Block) for statement in _all_statements(body)):
         return with_substatements(stmt, parts)
     context, lanes = state
     shared = scope(buffer.scope).reach in ("block", "warp")
     touching, own = part_touching(body, buffer), lanes if shared else frozenset[ScalarVar]()
     spans = _spans(buffer, touching, context, own, dims)
-    if spans is None or all(each is None for each in spans):
+    if spans is None or all(span is None for span in spans):
         return st.Alloc(buffer, body)
     shape = [
-        size if each is None else each.extent
-        for each, size in zip(spans, buffer.shape, strict=True)
+        size if span is None else span.extent
+        for span, size in zip(spans, buffer.shape, strict=True)
     ]
     if (strides := _strides(buffer, shape)) is None:
         return st.Alloc(buffer, body)
     small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, strides, buffer.align)
-    starts = [None if each is None else each.start for each in spans]
+    starts = [None if span is None else span.start for span in spans]
     return st.Alloc(small, _moved(body, buffer, small, starts))
 
 
 def _has_numbers(buffer: Buffer) -> bool:
-    return all(known(each) is not None for each in (*buffer.strides, *buffer.shape[1:])) or (
+    return all(known(scalar) is not None for scalar in (*buffer.strides, *buffer.shape[1:])) or (
         not buffer.strides
     )
 
@@ -160,7 +160,7 @@ def _places(
             continue
         seen.add((stmt, context))
         inside = st.substatements(stmt)
-        own = [each for each in stmt._children if each not in inside and buffer in free_vars(each)]
+        own = [term for term in stmt._children if term not in inside and buffer in free_vars(term)]
         for node, here, terms in _parts(own, buffer, context):
             match node:
                 case Load(target, indices) if target is buffer:
@@ -192,13 +192,13 @@ def _parts(
         seen.add((node, here))
         yield node, here, terms
         if isinstance(node, Reduce):
-            stack += [(each, here, terms) for each in node.extents]
+            stack += [(extent, here, terms) for extent in node.extents]
             node, loops = opened_sum(node, len(terms))
             for var, size in loops:
                 here, terms = here.loop(var, size), (*terms, var)
             stack.append((node, here, terms))
         else:
-            stack += [(each, here, terms) for each in node._children]
+            stack += [(child, here, terms) for child in node._children]
 
 
 @lru_cache(maxsize=1024)  # kernels that differ in an epilogue have the same stages before it
@@ -212,11 +212,11 @@ def _spans(
     if not (places := _places(body, buffer, context)):
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
-    inner, plain = lanes.union(loops, *[each.terms for each in places]), context
+    inner, plain = lanes.union(loops, *[place.terms for place in places]), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
     own = scope(buffer.scope).reach == "thread" and any(
-        isinstance(each, st.Branch) for each in _all_statements(body)
+        isinstance(statement, st.Branch) for statement in _all_statements(body)
     )
     alike: list[_Place] | None = None
     for at, size in enumerate(buffer.shape):
@@ -324,8 +324,8 @@ def _moved(body: st.Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | No
     def places(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         return tuple(
             [
-                each if start is None else simple(each - start)
-                for each, start in zip(indices, starts, strict=True)
+                scalar if start is None else simple(scalar - start)
+                for scalar, start in zip(indices, starts, strict=True)
             ]
         )
 

@@ -136,13 +136,13 @@ def _places(of: Function) -> dict[ScalarVar, Expr]:
     found: dict[ScalarVar, Expr] = {}
     stack: list[Expr] = list(reversed(of.params))
     while stack:
-        each = stack.pop()
-        if isinstance(kind := type_of(each), TupleType):
-            stack += [Project(each, at) for at in reversed(range(len(kind.items)))]
+        expr = stack.pop()
+        if isinstance(kind := type_of(expr), TupleType):
+            stack += [Project(expr, at) for at in reversed(range(len(kind.items)))]
         elif isinstance(kind, TensorType):
             for axis, size in enumerate(kind.shape):
                 if isinstance(size, ScalarVar):
-                    found.setdefault(size, Apply("size", (each,), (("axis", (axis,)),)))
+                    found.setdefault(size, Apply("size", (expr,), (("axis", (axis,)),)))
     return found
 
 

@@ -70,9 +70,9 @@ def _places(
     buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], context: Context
 ) -> tuple[sc.Scalar, ...]:
     """The place of an element in a thread's registers; other places are unchanged."""
-    if scope(buffer.scope).reach != "thread" or any(reads_memory(each) for each in indices):
+    if scope(buffer.scope).reach != "thread" or any(reads_memory(index) for index in indices):
         return indices
-    return tuple([simple(each, context) for each in indices])
+    return tuple([simple(index, context) for index in indices])
 
 
 def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
@@ -92,7 +92,7 @@ def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
 
 
 def _all(condition: sc.Scalar, context: Context) -> sc.Scalar:
-    return all_of(coarser(each, context) for each in conjuncts(condition))
+    return all_of(coarser(conjunct, context) for conjunct in conjuncts(condition))
 
 
 def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
@@ -115,7 +115,7 @@ def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
         if step == 1 or not low or not high:
             continue
         ends = [bounds(_product(atoms, factor), context) for atoms, factor in low]
-        least, most = [each.low for each in ends], [each.high for each in ends]
+        least, most = [end.low for end in ends], [end.high for end in ends]
         if None in least or None in most:
             continue
         rest = whole % step
@@ -128,7 +128,7 @@ def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
 
 def _apart(condition: sc.Scalar, context: Context) -> sc.Scalar:
     """A condition of a conditional, split by digits if it depends on the lowest digits only."""
-    return all_of(in_lowest(coarser(each, context), context) for each in conjuncts(condition))
+    return all_of(in_lowest(coarser(scalar, context), context) for scalar in conjuncts(condition))
 
 
 def in_lowest(of: sc.Scalar, context: Context) -> sc.Scalar:
@@ -148,14 +148,14 @@ def in_lowest(of: sc.Scalar, context: Context) -> sc.Scalar:
     terms = [(atoms, factor) for atoms, factor in polynomial(of.left).values()]
     if bound is None or bound < 1 or any(not atoms or factor < 1 for atoms, factor in terms):
         return of
-    high = [each for each in terms if each[1] >= bound]
-    low = [each for each in terms if each[1] < bound]
+    high = [term for term in terms if term[1] >= bound]
+    low = [term for term in terms if term[1] < bound]
     step = min([factor for _, factor in high], default=0)
     ends = [bounds(_product(atoms, factor), context) for atoms, factor in low]
     least = [bounds(_product(atoms, 1), context).low for atoms, _ in high]
     if not high or not low or any(each is None or each < 0 for each in least):
         return of
-    if any(each.low is None or each.low < 0 or each.high is None for each in ends):
+    if any(end.low is None or end.low < 0 or end.high is None for end in ends):
         return of
     assert step >= bound  # one more of any high digit is beyond it
     zero = reduce(sc.Add, [_product(atoms, 1) for atoms, _ in high])
@@ -164,8 +164,8 @@ def in_lowest(of: sc.Scalar, context: Context) -> sc.Scalar:
 
 
 def _product(atoms: tuple[Term, ...], factor: int) -> sc.Scalar:
-    found: sc.Scalar | None = None if factor == 1 else sc.index(factor)
-    for each in atoms:
-        assert isinstance(each, sc.Scalar)
-        found = each if found is None else sc.Mul(each, found)
-    return sc.index(factor) if found is None else found
+    scalar: sc.Scalar | None = None if factor == 1 else sc.index(factor)
+    for atom in atoms:
+        assert isinstance(atom, sc.Scalar)
+        scalar = atom if scalar is None else sc.Mul(atom, scalar)
+    return sc.index(factor) if scalar is None else scalar

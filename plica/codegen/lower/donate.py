@@ -53,7 +53,7 @@ def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
         body = _terms(of, given)
     if body == NOTHING or any(load.buffer is given for load in loads(body)):
         return None
-    rest = tuple([each for each in of.inputs if each is not given])
+    rest = tuple([buffer for buffer in of.inputs if buffer is not given])
     return Kernel(of.dims, (*rest, of.result), len(rest), body)
 
 
@@ -80,7 +80,7 @@ def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
         case Load(buffer, indices) if buffer is given and _is_own(indices, of):
             return NOTHING
         case Select(condition, then, orelse) if not (free_vars(condition) & free) - bound:
-            yes, no = (_put(of, each, given, depth) for each in (then, orelse))
+            yes, no = (_put(of, scalar, given, depth) for scalar in (then, orelse))
             return NOTHING if yes is no is NOTHING else Branch(condition, yes, no)
         case _ if depth < len(of.axes):
             axis: ScalarVar = of.axes[depth]

@@ -24,11 +24,11 @@ KEY = "double_buffer"
 def double_buffer(kernel: st.Kernel) -> st.Kernel:
     """The kernel with pipeline annotations in the place of those of blocks."""
     body = mapped(kernel.body, _annotated)
-    for each in st.statements(body):
-        if isinstance(each, st.Block) and _asks(each):
-            message = f"The block {str(each.label)!r} cannot be double buffered."
+    for statement in st.statements(body):
+        if isinstance(statement, st.Block) and _asks(statement):
+            message = f"The block {str(statement.label)!r} cannot be double buffered."
             expected = "a serial loop around it in which something else reads what it writes"
-            raise refused(message, each.label, expected, "none")
+            raise refused(message, statement.label, expected, "none")
     return with_body(kernel, body)
 
 
@@ -46,11 +46,11 @@ def _annotated(stmt: st.Stmt) -> st.Stmt:
         body = body.body
     if not isinstance(body, st.Seq):
         return stmt
-    reads = [_read(each) for each in body.stmts]
-    writes = [_written(each) for each in body.stmts]
+    reads = [_read(statement) for statement in body.stmts]
+    writes = [_written(statement) for statement in body.stmts]
     ahead: set[int] = set()
-    for at, each in enumerate(body.stmts):
-        asking = any(_asks(one) for one in st.statements(each))
+    for at, statement in enumerate(body.stmts):
+        asking = any(_asks(one) for one in st.statements(statement))
         if asking and any(writes[at] & reads[user] for user in range(at + 1, len(reads))):
             ahead.add(at)
     if not ahead:
@@ -62,7 +62,7 @@ def _annotated(stmt: st.Stmt) -> st.Stmt:
         if at not in ahead and any(writes[at] & reads[user] for user in ahead if user > at):
             ahead.add(at)
     stages = tuple([0 if at in ahead else 1 for at in range(len(reads))])
-    new: st.Stmt = st.Seq(tuple([mapped(each, _silent) for each in body.stmts]))
+    new: st.Stmt = st.Seq(tuple([mapped(statement, _silent) for statement in body.stmts]))
     new = st.allocated(new, reversed(held))
     notes = st.annotated(stmt.annotations, **{STAGE: stages})
     return st.For(stmt.var, stmt.extent, stmt.kind, new, notes)

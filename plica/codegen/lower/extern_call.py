@@ -41,10 +41,10 @@ def extern_kernel(of: Extern) -> Kernel:
     """The kernel that calls an extern; refuses types other than functions of tensors."""
     if (wrong := _problem(of)) is not None:
         raise UnsupportedError(wrong)
-    inputs = [_buffer(f"x{at}", each) for at, each in enumerate(of.type.params)]
+    inputs = [_buffer(f"x{at}", param) for at, param in enumerate(of.type.params)]
     results = of.type.ret.items if isinstance(of.type.ret, TupleType) else (of.type.ret,)
-    params = (*inputs, *[_buffer(f"out{at}", each) for at, each in enumerate(results)])
-    regions = [Region(each, (index(0),) * len(each.shape), each.shape) for each in params]
+    params = (*inputs, *[_buffer(f"out{at}", result) for at, result in enumerate(results)])
+    regions = [Region(param, (index(0),) * len(param.shape), param.shape) for param in params]
     body = Invoke(PREFIX + of.symbol, (*regions, *of.type.dims))
     return Kernel(of.type.dims, params, len(inputs), body)
 
@@ -80,7 +80,7 @@ def externs_invoked(kernel: Kernel) -> tuple[Extern, ...]:
         if (wrong := _operand_problem(call, declared.meaning)) is not None:
             raise UnsupportedError(wrong)
         meaning = declared.meaning
-        types = [TensorType(each.shape, each.dtype) for each in meaning.params]
+        types = [TensorType(param.shape, param.dtype) for param in meaning.params]
         inputs, outputs = types[: meaning.inputs], types[meaning.inputs :]
         result = outputs[0] if len(outputs) == 1 else TupleType(tuple(outputs))
         externs[call.name] = Extern(symbol, FuncType(meaning.dims, (), tuple(inputs), result))
@@ -90,7 +90,7 @@ def externs_invoked(kernel: Kernel) -> tuple[Extern, ...]:
 def _operand_problem(call: Invoke, meaning: Kernel) -> Diagnostic | None:
     """Why the operands of a call are no addresses and dims."""
     place = Place(node=call.name)
-    regions = [each for each in call.operands if isinstance(each, Region)]
+    regions = [operand for operand in call.operands if isinstance(operand, Region)]
     if len(call.operands) - len(regions) != len(meaning.dims):
         message = f"A call of {call.name!r} does not say each dim."
         wanted = f"{len(meaning.dims)} dims after the regions"

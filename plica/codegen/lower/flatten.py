@@ -61,7 +61,7 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
                 return node
 
     body = map_bottom_up(change, kernel.body)
-    own = tuple([flat(each) or each for each in kernel.params])
+    own = tuple([flat(param) or param for param in kernel.params])
     return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)
 
 
@@ -77,7 +77,7 @@ def _versioned(nodes: Iterable[Term]) -> frozenset[Buffer]:
             for buffer, places in first.items()
             if scope(buffer.scope).reach == "block"
             and not buffer.strides
-            and any(isinstance(each, FloorMod) for each in places)
+            and any(isinstance(place, FloorMod) for place in places)
             and all(known(e) is not None or _in_turn(e, buffer) for e in places)
         ]
     )
@@ -105,12 +105,12 @@ def flat_buffer(buffer: Buffer) -> Buffer | None:
     if not buffer.strides:
         size = product(buffer.shape)
     else:
-        steps = [known(each) for each in buffer.strides]
+        steps = [known(stride) for stride in buffer.strides]
         if any(each is None or each < 0 for each in steps):
             return None  # a place would be negative, or its sign is not known
-        if any(known(each) is None or known(each) == 0 for each in buffer.shape):
+        if any(known(scalar) is None or known(scalar) == 0 for scalar in buffer.shape):
             return None
-        last = [(each - 1) * step for each, step in zip(buffer.shape, buffer.strides, strict=True)]
+        last = [(term - 1) * step for term, step in zip(buffer.shape, buffer.strides, strict=True)]
         size = product([reduce(Add, last, index(1))])
     return Buffer(buffer.name, (size,), buffer.dtype, buffer.scope, (), buffer.align)
 
@@ -139,7 +139,7 @@ def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
 def _joined(place: Scalar, indices: tuple[Scalar, ...]) -> Scalar:
     """An index with digits from several axes recombined: otherwise each lane of a vector has its
     own address, and contiguous elements are gathered."""
-    cut = [each for each in indices if isinstance(each, DIGITS) or _has_digits(each)]
+    cut = [scalar for scalar in indices if isinstance(scalar, DIGITS) or _has_digits(scalar)]
     return tidy(place) if len(cut) > 1 and not reads_memory(place) else place
 
 

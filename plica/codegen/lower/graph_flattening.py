@@ -67,7 +67,7 @@ def flatten_graph(of: Module) -> Module:
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
     function = of.main_function()
-    if any(isinstance(each, ex.LetDim) for each in post_order(function)):
+    if any(isinstance(term, ex.LetDim) for term in post_order(function)):
         message = "Sizes of this program become known while it runs: no one program has it all."
         hint = "Compile it, and look at exe.segments; or give the values that decide (--input)."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
@@ -238,14 +238,14 @@ class _Machine:
         outer = closure.scope
         sizes: Mapping[Term, int | Scalar] = {} if outer is None else outer.sizes
         if function.dims:
-            rest = {each: n for each, n in sizes.items() if each not in function.dims}
+            rest = {term: n for term, n in sizes.items() if term not in function.dims}
             pairs = zip(function.params, args, strict=True)
             types = [
                 (of, type_of(tensor))
                 for param, arg in pairs
                 for of, tensor in tensors_of(param.type, arg)
             ]
-            numbers = {each: n for each, n in rest.items() if isinstance(n, int)}
+            numbers = {term: n for term, n in rest.items() if isinstance(n, int)}
             told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
             own: dict[Term, Scalar] = dict(zip(function.dims, function.dims, strict=True))
             own = own if outermost else {}
@@ -316,7 +316,7 @@ def written_out(table: Mapping[Term, Definition], main: Term) -> int:
         ]
 
     return fold_into(
-        counts, main, called, lambda name: 1 + sum([counts[each] for each in called(name)])
+        counts, main, called, lambda name: 1 + sum([counts[term] for term in called(name)])
     )
 
 
@@ -397,7 +397,7 @@ def _with_sizes(name: str, attributes: ex.Attrs, sizes: Mapping[Term, int | Scal
     """The attributes of an operator with a number for every dim, in canonical form."""
     if (record := find(name)) is None:
         raise CompilerBug(f"The operator {name} left the registry during compilation.")
-    readers = {each.name: each.read for each in record.attributes}
+    readers = {attribute.name: attribute.read for attribute in record.attributes}
     found = []
     for key, value in attributes:
         number = _numbers(value, sizes)

@@ -295,8 +295,8 @@ def _read(data: bytes, passes: tuple[Pass, ...]) -> Scheduled | None:
         return None
     if not isinstance(kept, KeptGroup):
         return None
-    for each in kept.intrinsics:
-        register(each)
+    for intrinsic in kept.intrinsics:
+        register(intrinsic)
     LOWERED_DIGESTS[kept.kernel] = kept.lowered
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,

@@ -90,8 +90,8 @@ def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
     """Moves a conditional of the first iteration before the loop."""
     said = conjuncts(condition)
     start = sc.Eq(loop.var, sc.like(0, loop.var))
-    others = [each for each in said if each is not start]
-    moves = not any(loop.var in free_vars(each) or reads_memory(each) for each in others)
+    others = [scalar for scalar in said if scalar is not start]
+    moves = not any(loop.var in free_vars(scalar) or reads_memory(scalar) for scalar in others)
     if start not in said or not moves:
         return loop
     if (known(loop.extent) or 0) < 1:
@@ -120,8 +120,8 @@ def looked_up(loop: Stmt) -> Stmt:
             if not inside or place in named or loop.var in free_vars(place):
                 continue
             if any(
-                each.buffer is store.buffer or any(map(reads_memory, each.indices))
-                for each in inside
+                load.buffer is store.buffer or any(map(reads_memory, load.indices))
+                for load in inside
             ):
                 continue
             var = sc.ScalarVar(Name("place", len(named)), sc.dtype_of(place))
@@ -134,11 +134,11 @@ def looked_up(loop: Stmt) -> Stmt:
         return loop
     inner = map_bottom_up(lambda node: named.get(node, node), store)
     rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    made: Stmt = Branch(reduce(sc.And, tests), rows, rows) if tests else rows
+    statement: Stmt = Branch(reduce(sc.And, tests), rows, rows) if tests else rows
     for each, var in named.items():
         assert isinstance(each, sc.Scalar)
-        made = Bind(var, each, made)
-    return made
+        statement = Bind(var, each, statement)
+    return statement
 
 
 def _always_read(of: sc.Scalar) -> list[sc.Load]:
@@ -182,7 +182,7 @@ def _settled(condition: sc.Scalar, loop: For) -> list[sc.Scalar]:
     """The conditions of all iterations of a loop that read memory which the loop does not change:
     the first iteration asks them before any other that depends on it."""
     inside = list(statements(loop.body))
-    if not all(isinstance(each, For | Branch | Seq | Store) for each in inside):
+    if not all(isinstance(statement, For | Branch | Seq | Store) for statement in inside):
         return []
     written = {each.buffer for each in inside if isinstance(each, Store)}
     same: list[sc.Scalar] = []

@@ -70,13 +70,13 @@ def image_window(fold: Each) -> ImageWindow | None:
     column, row = fold.axes[-2:]
     inner = {column, row, *terms}
     around = [*data.indices[:-2], *(weight.indices if weight is not None else ())]
-    if not guards or not all(says_inside(each, data) for each in guards) or len(data.indices) < 2:
+    if not guards or not all(says_inside(guard, data) for guard in guards) or len(data.indices) < 2:
         return None
-    if any({column, row}.isdisjoint(free_vars(each)) for each in guards):
+    if any({column, row}.isdisjoint(free_vars(guard)) for guard in guards):
         return None  # a plane that is outside as a whole
-    if any(not {column, row}.isdisjoint(free_vars(each)) for each in around):
+    if any(not {column, row}.isdisjoint(free_vars(scalar)) for scalar in around):
         return None
-    if any(not inner.isdisjoint(free_vars(each)) for each in data.indices[:-2]):
+    if any(not inner.isdisjoint(free_vars(index)) for index in data.indices[:-2]):
         return None
     sides = [
         _side(place, axis, terms)

@@ -65,12 +65,12 @@ def _place(of: Alloc, out: Buffer) -> tuple[Scalar, ...] | None:
         inside = inside.body
     if not isinstance(inside, Seq):
         return None
-    touching = [each for each in inside.stmts if _touches(each, out)]
+    touching = [statement for statement in inside.stmts if _touches(statement, out)]
     if len(touching) != 1:
         return None
     (last,) = touching
     after = inside.stmts[inside.stmts.index(last) + 1 :]
-    if any(_touches(each, held) for each in after):
+    if any(_touches(statement, held) for statement in after):
         return None
     match last:
         case For(var, extent, _, Store(buffer, (*row, end), value)):
@@ -79,12 +79,12 @@ def _place(of: Alloc, out: Buffer) -> tuple[Scalar, ...] | None:
                 return None
             if known(extent) is None or not same_dim(extent, out.shape[-1]):
                 return None
-            if any(each.buffer is held and each.indices[-1] is not var for each in reads):
+            if any(read.buffer is held and read.indices[-1] is not var for read in reads):
                 return None
-            if any(each.buffer is out for each in reads) or held not in [r.buffer for r in reads]:
+            if any(read.buffer is out for read in reads) or held not in [r.buffer for r in reads]:
                 return None
             bound = _bound(inside)
-            if any(not bound.isdisjoint(free_vars(each)) for each in row):
+            if any(not bound.isdisjoint(free_vars(scalar)) for scalar in row):
                 return None
             return tuple(row)
         case _:
@@ -97,7 +97,7 @@ def _touches(of: Stmt, buffer: Buffer) -> bool:
 
 def _bound(of: Stmt) -> frozenset[Term]:
     """The variables of loops inside a statement."""
-    return frozenset([each.var for each in statements(of) if isinstance(each, For)])
+    return frozenset([statement.var for statement in statements(of) if isinstance(statement, For)])
 
 
 def _within(of: Stmt, held: Buffer, out: Buffer, row: tuple[Scalar, ...]) -> Stmt:

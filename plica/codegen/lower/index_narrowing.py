@@ -38,10 +38,10 @@ def narrow_indices(kernel: st.Kernel, *, narrow_dims: bool = False) -> st.Kernel
     With `narrow_dims`, the launcher ensures that dims fit, and that there are at most
     `MAX_OPEN_BLOCKS` blocks.
     """
-    if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
+    if any(isinstance(statement, st.Block) for statement in st.statements(kernel.body)):
         return kernel
     dims = kernel.dims if narrow_dims else ()
-    most = [sc.Le(each, sc.index(HIGH)) for each in dims]
+    most = [sc.Le(dim, sc.index(HIGH)) for dim in dims]
     start: State = (outermost(kernel).where(*most), frozenset(), frozenset(dims))
     return with_body(kernel, walked(kernel.body, start, _down, _up))
 
@@ -120,7 +120,7 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
         case st.Alloc(buffer, body):
             return _resized(buffer, body, forms)
         case st.Invoke(name, operands):
-            return st.Invoke(name, tuple([_operand(each, forms) for each in operands]))
+            return st.Invoke(name, tuple([_operand(operand, forms) for operand in operands]))
         case _:
             return stmt
 
@@ -128,7 +128,7 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
 def _operand(of: st.Region | sc.Scalar, forms: _Forms) -> st.Region | sc.Scalar:
     if not isinstance(of, st.Region):
         return forms.wide(of)
-    extents = tuple([forms.wide(each) for each in of.extents])
+    extents = tuple([forms.wide(extent) for extent in of.extents])
     return st.Region(of.buffer, forms.places(of.buffer, of.starts), extents)
 
 
@@ -143,7 +143,7 @@ def _resized(buffer: sc.Buffer, body: st.Stmt, forms: _Forms) -> st.Stmt:
 def _steps(buffer: sc.Buffer) -> tuple[int | None, ...]:
     """The element strides of each axis, None where unknown."""
     if buffer.strides:
-        return tuple([known(each) for each in buffer.strides])
+        return tuple([known(stride) for stride in buffer.strides])
     found: list[int | None] = []
     step: int | None = 1
     for size in reversed(buffer.shape):
@@ -168,16 +168,16 @@ class _Forms:
     ) -> None:
         self.context, self.dims = context, dims
         self.small = small
-        self.casts: dict[Term, Term] = {each: sc.Cast(_small(each), i64) for each in small}
+        self.casts: dict[Term, Term] = {var: sc.Cast(_small(var), i64) for var in small}
         self.narrows: dict[Term, sc.Scalar | None] = {}
         self.wides: dict[Term, Term] = {}
 
     def places(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> tuple[sc.Scalar, ...]:
         """Indices of a place, narrow where they and the place itself can be."""
-        found = [self.narrow(each) for each in indices]
+        found = [self.narrow(index) for index in indices]
         if self.reaches(buffer, indices):
-            return tuple([each or self.wide(at) for each, at in zip(found, indices, strict=True)])
-        return tuple([self.wide(each) for each in indices])
+            return tuple([term or self.wide(at) for term, at in zip(found, indices, strict=True)])
+        return tuple([self.wide(index) for index in indices])
 
     def reaches(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> bool:
         """Whether 32 bits say where an element is, counted from the first, step by step."""
@@ -201,7 +201,7 @@ class _Forms:
 
     def wide(self, term: sc.Scalar) -> sc.Scalar:
         """The term with the dtype it had."""
-        if not any(each in self.small for each in free_vars(term)):
+        if not any(var in self.small for var in free_vars(term)):
             return term
         if any(isinstance(each, sc.Reduce) for each in post_order(term)):
             return substitute(term, self.casts)  # a sum's axes are its own
@@ -238,8 +238,8 @@ class _Forms:
             return self.casts[node]
         if isinstance(node, sc.Load):
             if self.reaches(node.buffer, node.indices):
-                return sc.Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
-            far = tuple([self.wides[each] for each in node.indices])
+                return sc.Load(node.buffer, tuple([self.chosen(index) for index in node.indices]))
+            far = tuple([self.wides[index] for index in node.indices])
             return sc.Load(node.buffer, far)  # type: ignore[arg-type]  # a term keeps its sort
         if isinstance(node, sc.COMPARISON):
             kids = [self.narrows[kid] for kid in node._children]
@@ -248,7 +248,7 @@ class _Forms:
         return rebuild(node, tuple([self.wides[kid] for kid in node._children]))
 
     def chosen(self, term: sc.Scalar) -> sc.Scalar:
-        found = self.narrows[term]
+        scalar = self.narrows[term]
         wide = self.wides[term]
         assert isinstance(wide, sc.Scalar)
-        return wide if found is None else found
+        return wide if scalar is None else scalar

@@ -56,10 +56,10 @@ def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Ke
 
 def dense(kernel: Kernel) -> Kernel:
     """The kernel over dense row-major parameters, as programs store values."""
-    if not (laid := [each for each in kernel.params if each.strides or each.align]):
+    if not (laid := [param for param in kernel.params if param.strides or param.align]):
         return kernel
     plain = {each: Buffer(each.name, each.shape, each.dtype, each.scope) for each in laid}
-    params = tuple([plain.get(each, each) for each in kernel.params])
+    params = tuple([plain.get(param, param) for param in kernel.params])
     body = substitute(kernel.body, plain)
     return evolve(kernel, params=params, body=body)
 
@@ -80,7 +80,7 @@ def _refuse(name: str, kernel: Kernel) -> None:
 
 def known_at(kernel: Kernel, types: Sequence[Type]) -> Kernel:
     """The kernel for arguments of these types: its dims are numbers, or terms over the caller's."""
-    own = [TensorType(each.shape, each.dtype) for each in kernel.params[: kernel.inputs]]
+    own = [TensorType(param.shape, param.dtype) for param in kernel.params[: kernel.inputs]]
     pairs = list(zip(own, types, strict=True))
     sizes: dict[Term, Scalar] = {}
     for mine, other in pairs:
@@ -88,9 +88,9 @@ def known_at(kernel: Kernel, types: Sequence[Type]) -> Kernel:
         for dim, size in zip(mine.shape, other.shape, strict=True):
             if isinstance(dim, ScalarVar):
                 sizes.setdefault(dim, size)
-    numbers = solve([each for pair in pairs for each in type_equations(*pair, {})])
+    numbers = solve([equation for pair in pairs for equation in type_equations(*pair, {})])
     sizes |= {dim: Lit(size, i64) for dim, size in numbers.items()}
-    if lost := [str(each.name) for each in kernel.dims if each not in sizes]:
+    if lost := [str(var.name) for var in kernel.dims if var not in sizes]:
         message = f"The types of the arguments do not say what {', '.join(lost)} is."
         hint = "Let every dim of a kernel stand alone on some axis of a buffer that it reads."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
@@ -100,7 +100,7 @@ def known_at(kernel: Kernel, types: Sequence[Type]) -> Kernel:
 @lru_cache(maxsize=512)
 def _known_at(kernel: Kernel, sizes: tuple[tuple[Term, Scalar], ...]) -> Kernel:
     there: Mapping[Term, Term] = {dim: normal_dim(size) for dim, size in sizes}
-    free = {each: None for size in there.values() for each in free_vars(size)}
+    free = {var: None for size in there.values() for var in free_vars(size)}
     dims = tuple(sorted([each for each in free if isinstance(each, ScalarVar)], key=_by_name))
     inner = substitute(evolve(kernel, dims=()), dict(there))
     return evolve(inner, dims=dims)
@@ -120,7 +120,7 @@ def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
             message = "It has a while loop, which code is not made of."
             hint = "Write a for loop with an if inside; plica.interpret runs it as it is."
             return (Diagnostic("unsupported", message, None, "for loops", "while", hint),)
-    shared = next((each for each in kernel.params if not _is_apart(each)), None)
+    shared = next((param for param in kernel.params if not _is_apart(param)), None)
     if shared is not None:
         message = f"Elements of the parameter {str(shared.name)!r} are not shown to lie apart."
         hint = "Strides of a parameter step over what is inside: strides(8, 2) of sizes (3, 4)."
@@ -141,8 +141,8 @@ def _is_apart(buffer: Buffer) -> bool:
     """Whether no two elements of a buffer are at one place, as far as numbers tell."""
     if all(step is product(buffer.shape[at + 1 :]) for at, step in enumerate(buffer.strides)):
         return True
-    sizes = [known(each) for each in buffer.shape]
-    steps = [known(each) for each in buffer.strides]
+    sizes = [known(scalar) for scalar in buffer.shape]
+    steps = [known(stride) for stride in buffer.strides]
     reach = 0
     for step, size in sorted(zip(steps, sizes, strict=True), key=lambda each: abs(each[0] or 0)):
         if step is None or size is None or (size > 1 and abs(step) <= reach):

@@ -27,7 +27,7 @@ Lanes: TypeAlias = tuple[Context, frozenset[sc.ScalarVar]]
 
 def narrow_lanes(kernel: st.Kernel) -> st.Kernel:
     """The lowered kernel with casts of index terms in vectors from 32 bits."""
-    if not any(_casts(each) for each in st.statements(kernel.body)):
+    if not any(_casts(statement) for statement in st.statements(kernel.body)):
         return kernel
     start: Lanes = (outermost(kernel), frozenset())
     return with_body(kernel, walked(kernel.body, start, _down, _up))
@@ -63,8 +63,8 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: Lanes) -> st.Stmt:
         if not _is_of_terms(node) or lanes.isdisjoint(free_vars(node)):
             return node
         assert isinstance(node, sc.Cast)
-        found = narrowed(node.value, context)
-        return node if found is None else sc.Cast(found, node.dtype)
+        scalar = narrowed(node.value, context)
+        return node if scalar is None else sc.Cast(scalar, node.dtype)
 
     value = map_bottom_up(cast, stmt.value)
     return stmt if value is stmt.value else st.Store(stmt.buffer, stmt.indices, value)

@@ -88,7 +88,7 @@ def linearised(
     wanted: tuple[str, ...] = attr(function, "donated", ())
     offered: tuple[str, ...] = attr(function, "offered", ())
     dims = open_dims(of)
-    names = tuple([str(each.name) for each in function.params for _ in leaves(each)])
+    names = tuple([str(param.name) for param in function.params for _ in leaves(param)])
     joint = parts and any(map(is_joint, steps_below(function.body)))
     joins, notes = joint and not dims, (NOT_JOINED,) if joint and dims else ()
 
@@ -102,14 +102,14 @@ def linearised(
 
     while True:
         both = (*wanted, *offered)
-        made = fitted(partial(build, both)) if joins else build(both, None)[0]
-        if not offered or not (late_reads := unsound(made, names, offered)):
+        program = fitted(partial(build, both)) if joins else build(both, None)[0]
+        if not offered or not (late_reads := unsound(program, names, offered)):
             break
         offered = tuple([each for each in offered if each not in late_reads])
     if wanted:
-        made = with_unread(made, names, wanted)
-        check_donated(made, names, wanted)
-    return made
+        program = with_unread(program, names, wanted)
+        check_donated(program, names, wanted)
+    return program
 
 
 NOT_JOINED: Final = (
@@ -172,7 +172,7 @@ class _Maker:
         for steps, copies in zip(self.steps, self.copies, strict=True):
             done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
             regions.append(
-                (*done, *(Copy(self.where(each.source), each.target) for each in copies))
+                (*done, *(Copy(self.where(copy.source), copy.target) for copy in copies))
             )
         kernels = list(self.kernels.values())
         return Program(
@@ -277,14 +277,14 @@ class _Maker:
 
     def asserted(self, function: Function, args: Sequence[Expr]) -> tuple[Scalar, ...]:
         """A launch's requirements on sizes, from its function or the views it reads."""
-        seen = [each for arg in args for each in list(views(arg))[:-1]]
+        seen = [view for arg in args for view in list(views(arg))[:-1]]
         return asserted((*post_order(function.body), *seen), self.dims)
 
     def call(self, step: Call, name: Var, index: int, region: int) -> None:
         """The launch of a user's kernel, unchanged."""
         called = self.table.get(name)
         assert isinstance(called, Kernel | Extern)  # or it would not have been left a call
-        types = tuple([type_of(each) for each in step.args])
+        types = tuple([type_of(arg) for arg in step.args])
         before = called_kernel(called, str(name.name), types)
         kernel = all_written(before)
         key = digest(kernel)
@@ -368,7 +368,7 @@ class _Maker:
             self.lowered[made.kernel] = made.lowered
         self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
         reads = tuple(read_by(made, args))
-        targets = (*[self.scratch(each, made) for each in made.scratch], target)
+        targets = (*[self.scratch(buffer, made) for buffer in made.scratch], target)
         return PendingLaunch(
             made.kernel, made.digest, reads, targets, made.source, step, made.sizes
         )
@@ -427,7 +427,7 @@ class _Maker:
         if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         if (shape := static_shape(of)) is None:
-            sizes = [greater(each, index_term(0)) for each in of.shape] if region else of.shape
+            sizes = [greater(scalar, index_term(0)) for scalar in of.shape] if region else of.shape
             open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
         if spanned_bytes(shape, of.dtype.bytes) > MAX_TENSOR_BYTES:
@@ -464,7 +464,7 @@ class _Maker:
             case PendingChunks(_, _, _, _, source, term):
                 inside = [(size, self.given_to(each), bytes_) for size, each, bytes_ in step.pieces]
                 pieces = tuple([RowKernel(size, e.kernel, e.args, b) for size, e, b in inside])
-                args = tuple(dict.fromkeys(slot for each in pieces for slot in each.args))
+                args = tuple(dict.fromkeys(slot for piece in pieces for slot in piece.args))
                 first = pieces[0].kernel
                 return Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
             case PendingLaunch():

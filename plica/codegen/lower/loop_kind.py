@@ -134,12 +134,12 @@ class _Nest:
     @property
     def copies(self) -> int:
         """How often the store is written down."""
-        return prod([known(each.extent) or 1 for each in self.loops if each.kind == "unrolled"])
+        return prod([known(loop.extent) or 1 for loop in self.loops if loop.kind == "unrolled"])
 
     def together(self, soon: bool) -> int:
         """The maximum number of adjacent copies."""
-        lanes = prod([known(each.extent) or 1 for each in self.loops if each.kind == "vectorized"])
-        widest = max([sc.dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
+        lanes = prod([known(loop.extent) or 1 for loop in self.loops if loop.kind == "vectorized"])
+        widest = max([sc.dtype_of(load).bytes for load in _registers(self.store.value)], default=1)
         return (
             MIN_ADJACENT_COPIES
             if soon
@@ -231,7 +231,7 @@ def _with_cold_tiles(kernel: st.Kernel) -> st.Kernel:
 
 def _is_innermost(loop: st.For) -> bool:
     """Whether a loop is counted, and none inside is."""
-    inside = [each for each in st.statements(loop) if isinstance(each, st.For)]
+    inside = [statement for statement in st.statements(loop) if isinstance(statement, st.For)]
     return [each for each in inside if each.kind in ("serial", "parallel")] == [loop]
 
 
@@ -251,7 +251,7 @@ def _instructions(node: Term, nest: _Nest) -> int:
     """The instructions that a part of a value adds to each copy; shared parts add none."""
     if isinstance(node, sc.Load):
         free = free_vars(node)
-        return ACCESS * all(each.var in free for each in nest.loops if each.kind == "unrolled")
+        return ACCESS * all(loop.var in free for loop in nest.loops if loop.kind == "unrolled")
     if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar):
         return 0
     if isinstance(node, sc.Pow) or (isinstance(node, sc.Intrinsic) and node.name in FORMULAS):
@@ -262,14 +262,14 @@ def _instructions(node: Term, nest: _Nest) -> int:
 def _rolled(nest: _Nest, names: Names, together: int) -> st.Stmt:
     """The nest as a loop over what it reads of registers, which is written down before."""
     reads = dict.fromkeys(_registers(nest.store.value))
-    extents = [known(each.extent) or 0 for each in nest.loops]
+    extents = [known(loop.extent) or 0 for loop in nest.loops]
     if nest.loops[-1].kind == "vectorized":  # rows begin where vectors do
         extents[-1] = 1 << (extents[-1] - 1).bit_length()
-    shape = tuple([sc.index(each) for each in extents])
-    at = tuple([each.var for each in nest.loops])
-    held = {each: sc.Buffer(names.name("held"), shape, each.buffer.dtype) for each in reads}
-    fills = [_around(nest, st.Store(held[each], at, _or_nothing(nest, each))) for each in reads]
-    there = {each: sc.Load(buffer, at) for each, buffer in held.items()}
+    shape = tuple([sc.index(extent) for extent in extents])
+    at = tuple([loop.var for loop in nest.loops])
+    held = {read: sc.Buffer(names.name("held"), shape, read.buffer.dtype) for read in reads}
+    fills = [_around(nest, st.Store(held[read], at, _or_nothing(nest, read))) for read in reads]
+    there = {load: sc.Load(buffer, at) for load, buffer in held.items()}
     value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
     assert isinstance(value, sc.Scalar)
     whole = st.Store(nest.store.buffer, nest.store.indices, value)
@@ -332,6 +332,6 @@ def _some_at_a_time(loop: st.For, some: int, body: st.Stmt, names: Names) -> st.
 
 
 def _around(nest: _Nest, body: st.Stmt) -> st.Stmt:
-    for each in reversed(nest.loops):
-        body = st.For(each.var, each.extent, each.kind, body)
+    for loop in reversed(nest.loops):
+        body = st.For(loop.var, loop.extent, loop.kind, body)
     return body

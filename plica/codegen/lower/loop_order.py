@@ -63,8 +63,8 @@ def strip_tile(of: Each, machine: Machine | None) -> StripTile:
     if machine is None:
         return StripTile()
     # What keeps totals of runs is touched once for each run.
-    runs = [sc.dtype_of(each) for each in nested(of.value) if not exposed(each.body)]
-    lanes = min(machine.lanes(each) for each in runs or [of.out.dtype])
+    runs = [sc.dtype_of(reduction) for reduction in nested(of.value) if not exposed(reduction.body)]
+    lanes = min(machine.lanes(dtype) for dtype in runs or [of.out.dtype])
     if not runs:
         return StripTile(lanes, BESIDE, 1, machine.masks)
     length = (known(of.out.shape[-1]) or 0) if of.axes else 0
@@ -144,7 +144,7 @@ def last_store(
     terms: list[sc.Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
-        terms = [substitute(each, turned) for each in terms]
+        terms = [substitute(term, turned) for term in terms]
 
     def filled(node: Term) -> Term:
         return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
@@ -184,11 +184,11 @@ def strips(
         if length < tile.lanes or not (soon or (_are_open(reductions) and length <= WIDEST)):
             return None
     within = nested(of.value)
-    bodies = [each.body for each in reductions] or [of.value]
+    bodies = [reduction.body for reduction in reductions] or [of.value]
     axis = of.axes[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
-    if not all(is_row(each, axis, within, NEAR) for each in (*bodies, *after)):
+    if not all(is_row(scalar, axis, within, NEAR) for scalar in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
     one, lane, few, near, column = [
@@ -228,7 +228,7 @@ def strips(
         found.append(
             LoopOrder(
                 (*loops, (one, part.many), *inside),
-                tuple([here.get(each, each) for each in of.axes]),
+                tuple([here.get(var, var) for var in of.axes]),
                 body,
                 len(inside) if reductions else 0,
                 tuple(here.items()),
@@ -244,7 +244,7 @@ def strips(
 def is_near(of: Each, machine: Machine) -> bool:
     """Whether a stage sums, and what its rows read again and again stays in the second cache."""
     length = known(of.out.shape[-1]) if of.axes else None
-    terms = prod(known(size) or 0 for each in nested(of.value) for size in each.extents)
+    terms = prod(known(size) or 0 for reduction in nested(of.value) for size in reduction.extents)
     whole = terms * (length or 0) * of.out.dtype.bytes
     return bool(exposed(of.value)) and whole <= machine.cache(2)
 
@@ -271,7 +271,7 @@ def _columns(
         ends = size // few * few
         some = _Columns(done + one * few + lane, dim((size - done) // few), few)
         rest = _Columns(ends + one + lane, dim(size - ends), 1)
-        return [each for each in (strips_, some, rest) if known(each.many) != 0]
+        return [columns for columns in (strips_, some, rest) if known(columns.many) != 0]
     inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + few, size))  # if there are this many
     begin = (column, sc.Min(done + one * few, size - few), inside)
     narrow = sc.Max(sc.Min(sc.index(few) - size, sc.index(1)), sc.index(0))
@@ -302,7 +302,7 @@ def panels(of: Each, lanes: int) -> tuple[LoopOrder, ...]:
 
 def _are_open(reductions: Sequence[sc.Reduce]) -> bool:
     """Whether it is not known how many terms sums have."""
-    return any(known(size) is None for each in reductions for size in each.extents)
+    return any(known(size) is None for reduction in reductions for size in reduction.extents)
 
 
 def _where(guard: sc.Scalar, body: sc.Scalar, lane: sc.ScalarVar) -> sc.Scalar:
@@ -328,8 +328,8 @@ def _shared(
         for node in post_order(body):
             if isinstance(node, sc.Load) and axis in free_vars(node):
                 columns |= free_vars(node)
-    for at, (each, count) in enumerate(around):
-        if each not in columns and (known(count) or 0) >= together:
+    for at, (var, count) in enumerate(around):
+        if var not in columns and (known(count) or 0) >= together:
             return at
     return len(around) - 1
 

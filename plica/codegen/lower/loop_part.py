@@ -88,13 +88,13 @@ def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
 def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     """A loop for each part; one for each iteration of a short one that asks what to choose."""
     found: list[st.Stmt] = []
-    for each in (one for part in parts for one in _one_by_one(part)):
-        loop, body = each.loop, each.here(each.loop.body)
-        extent = simple(each.stop - each.start)
+    for loop_part in (one for part in parts for one in _one_by_one(part)):
+        loop, body = loop_part.loop, loop_part.here(loop_part.loop.body)
+        extent = simple(loop_part.stop - loop_part.start)
         if can_prove(sc.Le(extent, ONE)):  # loops inside are cut at its only iteration then
-            body = substitute(body, {loop.var: each.start})
-        elif known(each.start) != 0:
-            body = substitute(body, {loop.var: loop.var + each.start})
+            body = substitute(body, {loop.var: loop_part.start})
+        elif known(loop_part.start) != 0:
+            body = substitute(body, {loop.var: loop.var + loop_part.start})
         notes = st.annotated(loop.annotations, cut_choices=None)
         found.append(st.For(loop.var, extent, loop.kind, body, notes))
     return st.Seq(tuple(found))
@@ -124,17 +124,17 @@ def chosen(loop: st.For, parts: Sequence[LoopPart]) -> st.For:
 
 def _by_part(stmt: st.Stmt, parts: Sequence[LoopPart]) -> st.Stmt:
     """A statement of a loop, selected by the part of an iteration."""
-    found = parts[-1].alone(stmt)
-    for each in reversed(parts[:-1]):
-        found = st.Branch(sc.Lt(each.loop.var, each.stop), each.alone(stmt), found)
-    return found
+    statement = parts[-1].alone(stmt)
+    for part in reversed(parts[:-1]):
+        statement = st.Branch(sc.Lt(part.loop.var, part.stop), part.alone(stmt), statement)
+    return statement
 
 
 def chosen_within(loop: st.For, parts: Sequence[LoopPart]) -> st.For | None:
     """The loop with only its guarded statements selected by part, or None if these dominate."""
     if "cut_choices" in dict(loop.annotations):
         return None
-    asked = {each for part in parts for each in part.settled}
+    asked = {scalar for part in parts for scalar in part.settled}
     places = _places(loop, asked)
     if not places:
         return None
@@ -154,7 +154,7 @@ def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
     for stmt in reversed(every):  # what is inside comes first
         inside = st.substatements(stmt)
         here = _asks(stmt, loop.var, asked)
-        asks[stmt] = here or any(asks[each] for each in inside)
+        asks[stmt] = here or any(asks[statement] for statement in inside)
         free[stmt] = 0 if here else _stores(stmt, [free[each] for each in inside], asks[stmt])
     found: set[st.Stmt] = set()
     stack = [loop.body]
@@ -179,7 +179,7 @@ def _asks(stmt: st.Stmt, var: sc.ScalarVar, asked: Collection[sc.Scalar]) -> boo
     a guard, chooses between values, or is as long as the variable says."""
     match stmt:
         case st.Branch(condition):
-            return any(each in asked for each in conjuncts(condition))
+            return any(conjunct in asked for conjunct in conjuncts(condition))
         case st.For(_, extent):
             return var in free_vars(extent)
         case st.Store(_, _, value) | st.Bind(_, value):
@@ -216,10 +216,10 @@ def _settle(stmt: st.Stmt, settled: Mapping[sc.Scalar, sc.Scalar]) -> st.Stmt:
     if not isinstance(stmt, st.Branch):
         return stmt
     kept: list[sc.Scalar] = []
-    for each in conjuncts(stmt.condition):
-        said = settled.get(each, each)
+    for conjunct in conjuncts(stmt.condition):
+        said = settled.get(conjunct, conjunct)
         if said is FALSE:
             return stmt.orelse
         if said is not TRUE:
-            kept.append(each)
+            kept.append(conjunct)
     return st.Branch(reduce(sc.And, kept), stmt.then, stmt.orelse) if kept else stmt.then

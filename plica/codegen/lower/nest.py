@@ -82,7 +82,7 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
     Sums of open rows may be made in another order than they say, if they are `free`.  A `machine`
     says how many lanes and rows of what is open go together.
     """
-    if not all(isinstance(each, Each) for each in of.stages):
+    if not all(isinstance(stage, Each) for stage in of.stages):
         return kernel_of(of)
     every = [(in_order(_freed(fold, free)), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
@@ -101,7 +101,7 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
 def nest_along_rows(of: Stages, free: bool, machine: Machine) -> Kernel | None:
     """The same where vectors of a machine go along rows of all that is touched, and what is read
     again and again is near; None where plain loops may be slow."""
-    if not all(isinstance(each, Each) for each in of.stages):
+    if not all(isinstance(stage, Each) for stage in of.stages):
         return None
     every = pairs(of)
     if len(every) > 1 and not rows_of(of):
@@ -126,7 +126,7 @@ def _has_lanes(of: Each, after: StoredElement | None, machine: Machine, alone: b
     if not is_near(of, machine):  # one row reads all of it once, in order
         others = [known(size) for size in of.out.shape[:-1]]
         fits = _row_fits(of, reductions, after)
-        bodies = [each.body for each in reductions]
+        bodies = [reduction.body for reduction in reductions]
         return all(n == 1 for n in others) and fits and _kind(of, bodies, after) == "vectorized"
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     return strips(of, places, terms, machine) is not None
@@ -158,18 +158,18 @@ def _by_row(
     steps: list[Stmt] = []
     for fold, epilogue in every:
         one = _of_row(fold, row, kept)
-        made, after = fold, StoredElement(one.out, one.axes, sc.Load(one.out, one.axes))
+        stage, after = fold, StoredElement(one.out, one.axes, sc.Load(one.out, one.axes))
         if epilogue is not None:
-            made = epilogue
-            found = stored(one, _of_row(epilogue, row, {**kept, fold.out: one.out}))
-            assert found is not None
-            after = found
-        if made.out in of.outputs:
-            target = made.out
+            stage = epilogue
+            element = stored(one, _of_row(epilogue, row, {**kept, fold.out: one.out}))
+            assert element is not None
+            after = element
+        if stage.out in of.outputs:
+            target = stage.out
             after = StoredElement(after.reduced, (*row, *after.indices), after.value)
         else:
-            target = sc.Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
-            kept[made.out] = target
+            target = sc.Buffer(names.name("kept"), stage.out.shape[rows:], stage.out.dtype)
+            kept[stage.out] = target
         steps.append(elements(one, target, after, machine))
     body: Stmt = Seq(tuple(steps))
     body = allocated(body, reversed(kept.values()))
@@ -194,7 +194,7 @@ def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc
 def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
     """The dims in the shapes of buffers, in order, then those that a statement asks for; by name
     where one size has several, since sets have no order that is the same in every process."""
-    sizes = [free_vars(size) for each in of for size in each.shape]
+    sizes = [free_vars(size) for buffer in of for size in buffer.shape]
     found = {var: None for each in (*sizes, free_vars(body)) for var in sorted(each, key=name_of)}
     return tuple([var for var in found if isinstance(var, sc.ScalarVar)])
 
@@ -209,10 +209,10 @@ def elements(
     masks = machine is not None and machine.masks
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     if (found := strips(of, places, terms, machine)) is not None:
-        return Seq(tuple([_walked(of, out, after, each, masks) for each in found]))
+        return Seq(tuple([_walked(of, out, after, loop_order, masks) for loop_order in found]))
     if lanes_of_panel := _panel(of, after):
         every = panels(of, lanes_of_panel)
-        return Seq(tuple([_walked(of, out, after, each, masks) for each in every]))
+        return Seq(tuple([_walked(of, out, after, loop_order, masks) for loop_order in every]))
     return _walked(of, out, after, _walk(of, after), masks)
 
 
@@ -221,9 +221,9 @@ def _panel(of: Each, after: StoredElement | None) -> int:
     reductions = exposed(of.value)
     if not reductions or not _row_is_read(of, reductions) or _row_fits(of, reductions, after):
         return 0
-    if _kind(of, [each.body for each in reductions], after) != "vectorized":
+    if _kind(of, [reduction.body for reduction in reductions], after) != "vectorized":
         return 0
-    return PANEL // max(sc.dtype_of(each).bytes for each in reductions)
+    return PANEL // max(sc.dtype_of(reduction).bytes for reduction in reductions)
 
 
 def _walked(
@@ -240,17 +240,17 @@ def _walked(
     sums = Sums(walk, inner, names, "local" if few else "global")
     steps: list[Stmt] = []
     cells: list[_Cell] = []
-    for each in reductions:
-        own = each is walk.body and walk.indices == of.axes and not few
-        if own and _in_place(of, each, out, after):
+    for reduction in reductions:
+        own = reduction is walk.body and walk.indices == of.axes and not few
+        if own and _in_place(of, reduction, out, after):
             cell = _Cell(out, walk.indices)
         else:
-            cell = sums.cell(each)
+            cell = sums.cell(reduction)
         cells.append(cell)
-        steps += sums.accumulated(each, cell)
+        steps += sums.accumulated(reduction, cell)
     if cells[0].buffer is not out or after is not None:
         stand_in: dict[Term, sc.Scalar] = {
-            each: cell.value for each, cell in zip(reductions, cells, strict=True)
+            reduction: cell.value for reduction, cell in zip(reductions, cells, strict=True)
         }
         value = replaced(walk.body, stand_in)
         last = walk.where(last_store(value, walk, out, after))
@@ -293,16 +293,16 @@ class Sums:
         """The loops of some reductions, each into a cell, and what each is after them."""
         steps: list[Stmt] = []
         found: dict[Term, sc.Scalar] = {}
-        for each in of:
-            cell = self.cell(each)
-            steps += self.accumulated(each, cell)
-            found[each] = cell.value
+        for reduction in of:
+            cell = self.cell(reduction)
+            steps += self.accumulated(reduction, cell)
+            found[reduction] = cell.value
         return steps, found
 
     def around(self, steps: Sequence[Stmt]) -> Stmt:
         """What is done where the cells are there."""
-        found: Stmt = Seq(tuple(steps))
-        return allocated(found, reversed(self.held))
+        statement: Stmt = Seq(tuple(steps))
+        return allocated(statement, reversed(self.held))
 
     def accumulated(self, of: sc.Reduce, cell: _Cell) -> list[Stmt]:
         """The loops that reduce into a cell.
@@ -311,7 +311,7 @@ class Sums:
         ones are terms.
         """
         walk, runs = self.walk, exposed(of.body) if self.inner else ()
-        steps, stand_in = self.totals([each for each in runs if not _is_short(each, self.long)])
+        steps, stand_in = self.totals([run for run in runs if not _is_short(run, self.long)])
         start, join = MEANING[of.combiner]
         first = Store(cell.buffer, cell.indices, start(sc.dtype_of(of)))
         again = Store(cell.buffer, cell.indices, join(cell.value, replaced(of.body, stand_in)))
@@ -327,8 +327,8 @@ class Sums:
 def _is_short(of: sc.Reduce, long: int) -> bool:
     """Whether a reduction has few terms for sure."""
     count = 1
-    for each in of.extents:
-        most = known(each.left) if isinstance(each, sc.Min) else known(each)
+    for extent in of.extents:
+        most = known(extent.left) if isinstance(extent, sc.Min) else known(extent)
         count *= long if most is None else most
     return count < long
 
@@ -346,12 +346,12 @@ def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
     """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
     loops = tuple(zip(of.axes, of.out.shape, strict=True))
     reductions = exposed(of.value)
-    if any(axis in of.axes for each in reductions for axis in each.axes):
+    if any(axis in of.axes for reduction in reductions for axis in reduction.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
     if not reductions:
         return LoopOrder(loops, of.axes, of.value, 0, kind=_kind(of, [of.value], after))
     if _row_fits(of, reductions, after):
-        kind = _kind(of, [each.body for each in reductions], after)
+        kind = _kind(of, [reduction.body for reduction in reductions], after)
         return LoopOrder(loops, of.axes, of.value, 1, kind=kind)
     long = [place for place, size in enumerate(of.out.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
@@ -380,9 +380,9 @@ def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
 def _count(reductions: Sequence[sc.Reduce]) -> int:
     """How many terms the longest reduction has."""
     longest = 0
-    for each in reductions:
+    for reduction in reductions:
         count = 1
-        for extent in each.extents:
+        for extent in reduction.extents:
             count *= known(extent) or 0
         longest = max(longest, count)
     return longest
@@ -411,14 +411,14 @@ def _kind(of: Each, bodies: Sequence[sc.Scalar], after: StoredElement | None) ->
     rest = [] if after is None else [after.value]
     within = nested(of.value)
     named = not within  # lanes read where memory says; sums of such are under way one by one
-    rows = all(is_row(each, axis, within, named=named) for each in (*bodies, *rest))
+    rows = all(is_row(scalar, axis, within, named=named) for scalar in (*bodies, *rest))
     return "vectorized" if rows else "serial"
 
 
 def _row_bytes(of: Each, reductions: Sequence[sc.Reduce]) -> int:
     """What an accumulator for a row takes."""
     length = known(of.out.shape[-1]) if of.out.shape else 1
-    return max(sc.dtype_of(each).bytes for each in reductions) * (length or 0)
+    return max(sc.dtype_of(reduction).bytes for reduction in reductions) * (length or 0)
 
 
 def _row_fits(of: Each, reductions: Sequence[sc.Reduce], after: StoredElement | None) -> bool:

@@ -38,25 +38,25 @@ def padded_rows(of: Each, out: sc.Buffer, machine: Machine) -> Stmt | None:
     before = known(dim(axis - last))
     if not isinstance(fill, sc.Lit) or before is None or before < 0 or known(width) is not None:
         return None
-    if any(axis in free_vars(each) for each in around):
+    if any(axis in free_vars(scalar) for scalar in around):
         return None
     size = load.buffer.shape[-1]
     tests = conjuncts(value.condition)
     low, high = sc.Le(sc.index(0), last), sc.Lt(last, size)
-    rows = [each for each in tests if each not in (low, high)]
-    if any(axis in free_vars(each) for each in rows):
+    rows = [test for test in tests if test not in (low, high)]
+    if any(axis in free_vars(row) for row in rows):
         return None
     ends = known(dim(size + before - width))  # how far the row reaches beyond what is asked for
     if (before and low not in tests) or (high not in tests and (ends is None or ends < 0)):
         return None
     writer = _RowWriter(of, out, load, fill, before)
-    made = writer.row(machine.lanes(out.dtype))
+    statement = writer.row(machine.lanes(out.dtype))
     if rows:
         inside = rows[0]
-        for each in rows[1:]:
-            inside = sc.And(inside, each)
-        made = Branch(inside, made, writer.filled(0, width))
-    return loops_around(list(zip(of.axes, of.out.shape, strict=True))[:-1], made)
+        for row in rows[1:]:
+            inside = sc.And(inside, row)
+        statement = Branch(inside, statement, writer.filled(0, width))
+    return loops_around(list(zip(of.axes, of.out.shape, strict=True))[:-1], statement)
 
 
 class _RowWriter:
@@ -99,12 +99,12 @@ class _RowWriter:
         start, lane = self.names.var("start"), self.names.var("lane")
         source = sc.Load(self.load.buffer, (*self.load.indices[:-1], start + lane))
         store = Store(self.out, (*self.of.axes[:-1], start + lane + self.before), source)
-        made = loops_around(
+        statement = loops_around(
             [(lane, sc.index(lanes))], store, "vectorized" if lanes > 1 else "serial"
         )
         ends = sc.And(
             sc.Le(start + lanes, self.size), sc.Le(start + (lanes + self.before), self.width)
         )
         return Bind(
-            start, at, Branch(sc.And(sc.Le(sc.index(0), start), ends), made, NOTHING)
+            start, at, Branch(sc.And(sc.Le(sc.index(0), start), ends), statement, NOTHING)
         )  # it is

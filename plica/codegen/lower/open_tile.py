@@ -113,9 +113,9 @@ def open_tile(
     pack = packer(found.weight, lane, (outer, part), wide, there)
     weight = substitute(there, {outer: lane // wide, part: lane % wide})
     inner = tuple([
-        at for at, each in enumerate(data.indices) if not free_vars(each).isdisjoint(found.k)
+        at for at, index in enumerate(data.indices) if not free_vars(index).isdisjoint(found.k)
     ])  # fmt: skip
-    extents = tuple([sc.index(sizes[each]) for each in found.k])
+    extents = tuple([sc.index(sizes[var]) for var in found.k])
     value = sc.Reduce(found.combiner, found.k, extents, sc.Mul(data, weight), found.runs)
     if reassociates:
         value = in_equal_runs(value, names)
@@ -123,7 +123,7 @@ def open_tile(
     if not isinstance(found.value, sc.Load):
         out = sc.Buffer(names.name("out"), found.reduced.shape, sc.dtype_of(found.value))
         every.append(Each(out, found.axes, found.value))
-    outputs = (*[each.out for each in copies], pack.out, every[-1].out)
+    outputs = (*[copy.out for copy in copies], pack.out, every[-1].out)
     whole = joined(found.inputs, every, outputs)
     together = _tiles_together(found, (lane, column), tile.steps, machine)
     return OpenTile(
@@ -151,10 +151,10 @@ def _tiles_together(
     part of the second one holds."""
     (lane, column), (*places, last) = axes, of.data.indices
     terms, inner = of.depth * of.data.buffer.dtype.bytes, {*of.k}
-    sums = [(free_vars(each), each) for each in places if not free_vars(each).isdisjoint(inner)]
+    sums = [(free_vars(term), term) for term in places if not free_vars(term).isdisjoint(inner)]
     sizes = dict(zip(places, of.data.buffer.shape, strict=False))
     apart = all(free <= inner and known(sizes[place]) for free, place in sums)
-    in_rows = last is column and all(column not in free_vars(each) for each in places)
+    in_rows = last is column and all(column not in free_vars(scalar) for scalar in places)
     if terms * (of.sizes[lane] + steps) <= machine.cache(1) or not (apart and in_rows):
         return 1
     return max(1, machine.cache(2) // PARTS_OF_CACHE // (terms * steps))

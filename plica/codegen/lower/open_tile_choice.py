@@ -75,7 +75,7 @@ def open_passes(
         )
     ]
     if machine.soon:  # shorter than that they are no gain, and another schedule is asked for
-        busy = [each for each in choices if each[0].vectors * each[0].steps >= UNDER_WAY]
+        busy = [choice for choice in choices if choice[0].vectors * choice[0].steps >= UNDER_WAY]
         choices = busy or choices
     return min(choices, key=lambda each: cost(*each))
 

@@ -92,7 +92,7 @@ class _Block:
         sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
         self.size = sizes.pop(of.column)
         self.blocks = (self.block, sc.index(tile.blocks))
-        self.outer = [each for each in sizes.items() if each[0] is not of.lane]
+        self.outer = [item for item in sizes.items() if item[0] is not of.lane]
         self.around = [self.blocks if axis is of.lane else (axis, n) for axis, n in sizes.items()]
 
     def loops(self) -> st.Stmt:
@@ -119,10 +119,10 @@ class _Block:
             count = (size - done + (wide - after - 1)) // wide  # what the next has room for is left
             steps.append(loops_around([(strip, count)], self._narrow(wide, done)))
             bound.append((self.names.var("done"), done + count * wide))
-        found: st.Stmt = st.Seq(tuple(steps))
+        statement: st.Stmt = st.Seq(tuple(steps))
         for var, value in reversed(bound[:-1]):
-            found = st.Bind(var, value, found)
-        return found
+            statement = st.Bind(var, value, statement)
+        return statement
 
     def _narrow(self, wide: int, done: sc.ScalarVar) -> st.Stmt:
         """A tile of a given number of neighbours after those that are done, which may hang over the

@@ -49,7 +49,7 @@ class _Windows:
 
     def are_wide(self, machine: Machine) -> bool:
         """Whether it is known that rows of the data and of the result are a vector long."""
-        sizes = [known(each) or 0 for each in (self.ends[1].made, self.ends[1].read)]
+        sizes = [known(scalar) or 0 for scalar in (self.ends[1].made, self.ends[1].read)]
         return min(sizes) >= machine.lanes(self.window.data.buffer.dtype) and self.fit(machine)
 
 
@@ -67,7 +67,7 @@ def _without_units(of: Stages) -> Stages:
     def change(node: Term) -> Term:
         match node:
             case sc.Load(buffer, indices):
-                return sc.Load(buffer, tuple([dim(each) for each in indices]))
+                return sc.Load(buffer, tuple([dim(index) for index in indices]))
             case sc.Le(low, high) | sc.Lt(low, high) if sc.dtype_of(low) is i64:
                 return type(node)(dim(low), dim(high))
             case _:
@@ -84,37 +84,37 @@ def _windows(of: Stages) -> _Windows | None:
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    if (found := image_window(in_order(fold))) is None:
+    if (window := image_window(in_order(fold))) is None:
         return None
     after = stored(fold, epilogue)
     places, value = (fold.axes, None) if after is None else (after.indices, after.value)
     if tuple(places[-1:]) != fold.axes[-1:]:
         return None
-    sizes = fold.out.shape[-2:], found.data.buffer.shape[-2:]
-    rows, columns = [row_end(*each) for each in zip(found.sides, *sizes, strict=True)]
+    sizes = fold.out.shape[-2:], window.data.buffer.shape[-2:]
+    rows, columns = [row_end(*each) for each in zip(window.sides, *sizes, strict=True)]
     if rows is None or columns is None:
         return None
     names = Names(of, *([] if value is None else [value]))
-    return _Windows(of, found, (rows, columns), after, names)
+    return _Windows(of, window, (rows, columns), after, names)
 
 
 def open_windows(of: Stages, machine: Machine, *, free: bool = False) -> Kernel | None:
     """The loops of stages that are windows of images of any size, None where they are not; `free`
     are sums that may take their terms in another order.  Strips have a text for each end of a row,
     which takes long: who wants code soon has one."""
-    if (found := _windows(of)) is None:
+    if (windows := _windows(of)) is None:
         return None
-    if found.are_wide(machine) and not machine.soon:
-        return found.strips(machine, free=free)
+    if windows.are_wide(machine) and not machine.soon:
+        return windows.strips(machine, free=free)
     if machine.masks:
-        slim = found.strips(machine, free=free, narrow=True)
+        slim = windows.strips(machine, free=free, narrow=True)
     else:
-        padded = PaddedWriter(found.stages, found.window, found.names, machine)
-        slim = padded.kernel(found.after)
-    columns, lanes = found.ends[1], machine.lanes(found.window.data.buffer.dtype)
-    if known(columns.made) is not None or not found.fit(machine):
+        padded = PaddedWriter(windows.stages, windows.window, windows.names, machine)
+        slim = padded.kernel(windows.after)
+    columns, lanes = windows.ends[1], machine.lanes(windows.window.data.buffer.dtype)
+    if known(columns.made) is not None or not windows.fit(machine):
         return slim
     least = sc.index(lanes + columns.before + columns.behind)
-    wide = found.strips(machine, free=free)
+    wide = windows.strips(machine, free=free)
     body = Branch(sc.Le(least, columns.made), wide.body, slim.body)
     return Kernel(open_sizes(slim.params, body), slim.params, slim.inputs, body)

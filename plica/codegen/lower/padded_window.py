@@ -42,7 +42,7 @@ class PaddedWriter:
     def __init__(self, whole: Stages, of: ImageWindow, names: Names, machine: Machine) -> None:
         self.whole, self.of, self.names, self.machine = whole, of, names, machine
         self.lanes = machine.lanes(of.data.buffer.dtype)
-        taps = prod([known(each) or 0 for each in of.reduction.extents])
+        taps = prod([known(extent) or 0 for extent in of.reduction.extents])
         self.high = min(SOON if machine.soon else HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
         self.size = of.fold.out.shape[-2:]
@@ -61,10 +61,10 @@ class PaddedWriter:
         if self.blocks > 1 and around:
             part = self.names.var("part")
             axis, size = around.pop()
-            each = (size + (self.blocks - 1)) // self.blocks
-            there = self.block * each + part
+            scalar = (size + (self.blocks - 1)) // self.blocks
+            there = self.block * scalar + part
             body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
-            around.append((part, each))
+            around.append((part, scalar))
         body = Seq((self._filled(), loops_around(around, body)))
         if self.blocks > 1:
             body = For(self.block, sc.index(self.blocks), "parallel", body)
@@ -77,10 +77,10 @@ class PaddedWriter:
         """The room, filled with what stands for all that is outside."""
         row, column = self.names.var("row"), self.names.var("column")
         plane = sc.Buffer(self.pad.name, self.pad.shape[1:], self.pad.dtype)
-        each = Each(plane, (row, column), self.of.fill)
+        stage = Each(plane, (row, column), self.of.fill)
         places = (self.block, row, column)
         kept = StoredElement(plane, places, sc.Load(plane, (row, column)))
-        return elements(each, self.pad, kept, self.machine)
+        return elements(stage, self.pad, kept, self.machine)
 
     def _copied(self) -> Stmt:
         """An image of one channel in its room."""
@@ -96,7 +96,7 @@ class PaddedWriter:
             return Store(self.pad, there, sc.Load(data.buffer, (*data.indices[:-2], row, column)))
 
         least = [dim(sc.Min(*both)) for both in (rows, columns)]
-        if all(known(each) is not None for each in least):  # nothing is to be asked
+        if all(known(scalar) is not None for scalar in least):  # nothing is to be asked
             return loops_around(
                 list(zip((row, lane), least, strict=True)), moved(lane), "vectorized"
             )
@@ -108,7 +108,7 @@ class PaddedWriter:
         single = loops_around([(strip, rest)], Bind(last, whole * self.lanes + strip, one))
         copied = loops_around([(row, height)], Seq((several, single)))
         bounds = ((height, rows), (width, columns))
-        asked: list[sc.Scalar] = [sc.Le(n, each) for n, both in bounds for each in both]
+        asked: list[sc.Scalar] = [sc.Le(n, scalar) for n, both in bounds for scalar in both]
         fits = Branch(reduce(sc.And, asked), copied, NOTHING)  # it does
         return Bind(height, sc.Min(*rows), Bind(width, sc.Min(*columns), fits))
 
@@ -130,8 +130,8 @@ class PaddedWriter:
         strip, column = self.names.var("strip"), self.names.var("column")
         wide = self.size[1]
         if (count := known(wide)) is not None and not count % self.lanes:
-            each = self._tile(row, many, strip * self.lanes, after)
-            return loops_around([(strip, sc.index(count // self.lanes))], each)
+            statement = self._tile(row, many, strip * self.lanes, after)
+            return loops_around([(strip, sc.index(count // self.lanes))], statement)
         place = sc.Min(strip * self.lanes, wide - self.lanes)
         inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + self.lanes, wide))  # it is
         tile = Branch(inside, self._tile(row, many, column, after), NOTHING)

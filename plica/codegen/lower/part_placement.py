@@ -77,7 +77,7 @@ def placed(
         if not found:  # no join, or one of nothing
             continue
         args, size = parts(step) or (), _tensor(step).dtype.bytes
-        given = [(shown(args[each.operand]), each.start * size) for each in found]
+        given = [(shown(args[piece.operand]), piece.start * size) for piece in found]
         free = step not in homes and step not in outputs | foreign | set(barred)
         if free and (at := lying.of(given)):
             homes[step], joins[step] = at, found
@@ -89,8 +89,8 @@ def placed(
             else _obstacle(leaf, outputs, foreign, homes, counts)
             for leaf, _ in given
         ]  # fmt: skip
-        spared = sum(each.count for each, no in zip(found, why, strict=True) if no is None)
-        total = sum(each.count for each in found)
+        spared = sum(piece.count for piece, no in zip(found, why, strict=True) if no is None)
+        total = sum(piece.count for piece in found)
         notes.append(_note(step, why, joined=0 < spared >= total - spared))
         if not 0 < spared >= total - spared:
             continue
@@ -114,20 +114,20 @@ def fitted(build: Build) -> Program:
     A concatenation occupies memory from its first part on. If that increases the peak, the first
     part of the largest concatenation live at the peak is copied instead, and so on.
     """
-    made, parts_ = build(frozenset())
+    program, parts_ = build(frozenset())
     if not parts_:
-        return made
+        return program
     without, _ = build(None)
     most = workspace_plan(without).size
     barred, seen = frozenset[Expr](), set[Expr]()
     for _ in range(MAX_ROUNDS):
-        if workspace_plan(made).size <= most:
-            return made
-        found = _largest(made, parts_)
+        if workspace_plan(program).size <= most:
+            return program
+        found = _largest(program, parts_)
         again = any(leaf in seen for leaf, _ in found)  # its first part was not enough
         seen.update([leaf for leaf, _ in found])
         barred |= {leaf for leaf, at in found if again or at == found[0][1]}
-        made, parts_ = build(barred)
+        program, parts_ = build(barred)
     return evolve(without, joined=(TOO_LARGE,))
 
 

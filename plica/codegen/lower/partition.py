@@ -87,11 +87,11 @@ def partition(kernel: st.Kernel) -> st.Kernel:
         return kernel
     pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
-    loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
-    lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
-    launch = frozenset([each.var for each in loops if each.kind in st.THREADS])
-    threads = any(each.kind in st.THREADS for each in loops)
-    kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
+    loops = [statement for statement in st.statements(kernel.body) if isinstance(statement, st.For)]
+    lanes = frozenset([loop.var for loop in loops if loop.kind.startswith("threadIdx")])
+    launch = frozenset([loop.var for loop in loops if loop.kind in st.THREADS])
+    threads = any(loop.kind in st.THREADS for loop in loops)
+    kinds = tuple([kind for kind in KINDS if kind != "unrolled"]) if lanes else KINDS
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if isinstance(stmt, st.For) and stmt.kind == "vectorized":
@@ -123,8 +123,8 @@ def partition_unrolled(kernel: st.Kernel) -> st.Kernel:
     if not holds(kernel.body):
         return kernel
     kernel = distinct(kernel)
-    loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
-    launch = frozenset([each.var for each in loops if each.kind in st.THREADS])
+    loops = [statement for statement in st.statements(kernel.body) if isinstance(statement, st.For)]
+    launch = frozenset([loop.var for loop in loops if loop.kind in st.THREADS])
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         cut = None
@@ -169,7 +169,7 @@ def _chosen(kernel: st.Kernel) -> frozenset[Term]:
             touched.append((stmt.buffer, stmt.indices))
         for buffer, indices in touched:
             if scope(buffer.scope).reach == "thread":
-                found |= {var for each in indices for var in free_vars(each)}
+                found |= {var for index in indices for var in free_vars(index)}
     return frozenset(found)
 
 
@@ -182,12 +182,12 @@ def _trimmed(loop: st.For, context: Context) -> st.Stmt:
         return loop
     here = contexts(loop, context)[0]
     start, stop, kept = 0, extent, list[sc.Scalar]()
-    for each in conjuncts(body.condition):
-        at = None if reads_memory(each) else _bound(each, loop.var, frozenset(), here)
+    for conjunct in conjuncts(body.condition):
+        at = None if reads_memory(conjunct) else _bound(conjunct, loop.var, frozenset(), here)
         begins = [] if at is None else [known(simple(end)) for end in at.starts]
         ends = [] if at is None else [known(simple(end)) for end in at.stops]
         if at is None or at.value is not TRUE or None in [*begins, *ends]:
-            kept.append(each)
+            kept.append(conjunct)
             continue
         start = max([start, *[end for end in begins if end is not None]])
         stop = min([stop, *[end for end in ends if end is not None]])
@@ -220,7 +220,7 @@ def _is_of_remainders(loop: st.For) -> bool:
         return False
     every = loop.body.stmts if isinstance(loop.body, st.Seq) else (loop.body,)
     vectors = [each for each in every if isinstance(each, st.For) and each.kind == "vectorized"]
-    return any(_has_stride(each, loop.var, count) for each in vectors)
+    return any(_has_stride(vector, loop.var, count) for vector in vectors)
 
 
 def _has_stride(vectors: st.For, beside: sc.ScalarVar, least: int) -> bool:
@@ -257,7 +257,7 @@ def _has_registers(of: st.Stmt) -> bool:
     buffers = {each.buffer for each in every if isinstance(each, st.Store)}
     parts = [part for each in every for part in each._children if isinstance(part, sc.Scalar)]
     buffers |= {node.buffer for node in post_order(*parts) if isinstance(node, sc.Load)}
-    return any(each.scope != "global" for each in buffers)
+    return any(buffer.scope != "global" for buffer in buffers)
 
 
 def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -> bool:
@@ -265,9 +265,9 @@ def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -
     if lanes.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
         return False
     return any(
-        isinstance(each, st.Invoke)
-        or (isinstance(each, st.Store) and scope(each.buffer.scope).reach == "block")
-        for each in st.statements(loop)
+        isinstance(statement, st.Invoke)
+        or (isinstance(statement, st.Store) and scope(statement.buffer.scope).reach == "block")
+        for statement in st.statements(loop)
     )
 
 
@@ -283,7 +283,7 @@ def _cut_alike(loop: st.For, apart: LoopCut, alike: LoopCut | None) -> LoopCut |
     if extent <= MAX_UNROLLED_TURNS:
         return None
     parts = parts_of(loop, apart)
-    return apart if sum(each.here(loop.body) is not st.NOTHING for each in parts) == 1 else None
+    return apart if sum(part.here(loop.body) is not st.NOTHING for part in parts) == 1 else None
 
 
 def _cut(
@@ -298,26 +298,26 @@ def _cut(
         said = decided(condition, here)
         if said is TRUE or said is FALSE:
             continue
-        if (found := _bound(condition, loop.var, inner | apart, here)) is None:
+        if (bound := _bound(condition, loop.var, inner | apart, here)) is None:
             unclear.add(condition)
             continue
-        bounds.setdefault(condition, []).append(found)
-    settled = {each: of[0].value for each, of in bounds.items() if each not in unclear}
+        bounds.setdefault(condition, []).append(bound)
+    settled = {scalar: of[0].value for scalar, of in bounds.items() if scalar not in unclear}
     if not settled:
         return None
-    starts = [one for each in settled for of in bounds[each] for one in of.starts]
-    stops = [one for each in settled for of in bounds[each] for one in of.stops]
+    starts = [one for scalar in settled for of in bounds[scalar] for one in of.starts]
+    stops = [one for scalar in settled for of in bounds[scalar] for one in of.stops]
     start = simple(sc.Min(reduce(sc.Max, starts, sc.index(0)), loop.extent), context)
     stop = simple(sc.Max(reduce(sc.Min, stops, loop.extent), start), context)
     if known(simple(stop - start, context)) == 0:
         return None
     # Where one condition alone makes the cut, and exactly, it has its other value beyond.
-    exact = {each: bounds[each][0] for each in settled if all(of.exact for of in bounds[each])}
+    exact = {term: bounds[term][0] for term in settled if all(of.exact for of in bounds[term])}
     other: dict[sc.Scalar, sc.Scalar] = {
-        each: FALSE if of.value is TRUE else TRUE for each, of in exact.items()
+        scalar: FALSE if of.value is TRUE else TRUE for scalar, of in exact.items()
     }
-    before = {each: other[each] for each, of in exact.items() if _is(of.starts, starts)}
-    after = {each: other[each] for each, of in exact.items() if _is(of.stops, stops)}
+    before = {scalar: other[scalar] for scalar, of in exact.items() if _is(of.starts, starts)}
+    after = {scalar: other[scalar] for scalar, of in exact.items() if _is(of.stops, stops)}
     return LoopCut(start, stop, before, settled, after)
 
 
@@ -392,10 +392,10 @@ def _guards(
         if choices and isinstance(stmt, st.Store):
             conditions = _choices(stmt)
         for condition in conditions:
-            for each in conjuncts(condition):
-                if loop.var in free_vars(each) and not reads_memory(each):
-                    yield each, here, inner
+            for conjunct in conjuncts(condition):
+                if loop.var in free_vars(conjunct) and not reads_memory(conjunct):
+                    yield conjunct, here, inner
         if isinstance(stmt, st.For | st.Bind):
             inner |= {stmt.var}
         inside = zip(st.substatements(stmt), contexts(stmt, here), strict=True)
-        stack.extend([(each, its, inner) for each, its in inside])
+        stack.extend([(statement, its, inner) for statement, its in inside])

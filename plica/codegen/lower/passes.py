@@ -94,7 +94,7 @@ def _in_narrow_lanes(kernel: Kernel) -> Kernel:
     """The kernel with numbers of 32 bits in vectors, if it makes any of places: most do not."""
     values = [each.value for each in statements(kernel.body) if isinstance(each, Store)]
     casts = [each for each in post_order(*values) if isinstance(each, Cast)]
-    made = any(dtype_of(each.value) is i64 for each in casts)
+    made = any(dtype_of(cast.value) is i64 for cast in casts)
     return narrow_lanes(kernel) if made else kernel
 
 
@@ -181,7 +181,7 @@ _ONLY: Final[dict[str, Target]] = {
 """The passes that serve one kind of machine."""
 
 LOWERING: Final[dict[Target, Pipeline]] = {
-    target: Pipeline(tuple(each for each in LOWER if _ONLY.get(each.name, target) == target))
+    target: Pipeline(tuple(pass_ for pass_ in LOWER if _ONLY.get(pass_.name, target) == target))
     for target in EVERY
 }
 """The lowering passes of each kind of machine, in order."""
@@ -228,7 +228,7 @@ class LowerAll:
 
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
     """The kernel after some passes."""
-    for each in passes:
+    for pass_ in passes:
         check_deadline()
-        kernel = each.run(kernel)
+        kernel = pass_.run(kernel)
     return kernel

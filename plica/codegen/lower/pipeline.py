@@ -114,9 +114,9 @@ def _plan(loop: st.For, context: Context) -> PipelinePlan:
         raise refused(message, where, "a serial loop", loop.kind)
     if not isinstance(notes.get(SPARE, 0), int) or notes.get(SPARE, 0) < 0:  # type: ignore[operator]  # a number, as was asked
         raise refused(message, where, "a number of spare versions", str(notes[SPARE]))
-    for each in held:
-        if each.strides or loop.var in free_vars(each):
-            raise refused(message, where, "buffers of one form", f"{each.name} has its own")
+    for buffer in held:
+        if buffer.strides or loop.var in free_vars(buffer):
+            raise refused(message, where, "buffers of one form", f"{buffer.name} has its own")
     plan = PipelinePlan(loop, stmts, tuple(stages), tuple(places), {})
     _check(plan, held, context)
     return plan
@@ -125,9 +125,9 @@ def _plan(loop: st.For, context: Context) -> PipelinePlan:
 def _check(plan: PipelinePlan, held: list[Buffer], context: Context) -> None:
     """Refuse an order that breaks a dependence; count the versions of each buffer."""
     loop, message = plan.loop, f"The loop {str(plan.loop.var.name)!r} cannot be pipelined."
-    touched = [accesses(each, context.loop(loop.var, loop.extent)) for each in plan.stmts]
-    reads = [{each.buffer for each in of if not each.written} for of in touched]
-    writes = [{each.buffer for each in of if each.written} for of in touched]
+    touched = [accesses(statement, context.loop(loop.var, loop.extent)) for statement in plan.stmts]
+    reads = [{access.buffer for access in of if not access.written} for of in touched]
+    writes = [{access.buffer for access in of if access.written} for of in touched]
     when = list(zip(plan.stages, plan.places, strict=True))
     for a in range(len(plan.stmts)):
         for b in range(a + 1, len(plan.stmts)):

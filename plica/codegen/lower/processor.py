@@ -206,7 +206,7 @@ def in_turn(
             without.append((form, begun))
     if of.dims and _is_for_plain_loops(of, machine):
         return
-    if all(isinstance(each, Each) for each in of.stages):
+    if all(isinstance(stage, Each) for stage in of.stages):
         without.append(
             (Formed(UNCHANGED, partial(itself, of)), kernel_of(hoist(of, facts.constant).rest))
         )
@@ -216,7 +216,7 @@ def in_turn(
 
 def _is_for_plain_loops(of: Stages, machine: Machine) -> bool:
     """Whether stages of open sizes reduce, or choose where lanes are not masked."""
-    values = [each.value for each in of.stages if isinstance(each, Each)]
+    values = [stage.value for stage in of.stages if isinstance(stage, Each)]
     chooses = any(isinstance(node, Select) for node in post_order(*values))
     return any(map(reductions, values)) or (chooses and not machine.masks)
 
@@ -273,6 +273,6 @@ def lowered_for_processor(kernel: Kernel) -> LoweredKernel | str:
     except LoweringRefused as refusal:
         return refusal.reason
     own = [each.buffer for each in post_order(made.body) if isinstance(each, Alloc)]
-    if any(known(size) is None for each in own for size in each.shape):
+    if any(known(size) is None for buffer in own for size in buffer.shape):
         return "the size of a buffer is not known before the kernel is launched"
     return LoweredKernel(made, passes)

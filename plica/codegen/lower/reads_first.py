@@ -55,8 +55,8 @@ def reads_first(kernel: Kernel) -> Kernel:
     names = Names(kernel)
 
     def change(stmt: Stmt) -> Stmt:
-        made = _distributed(_through_registers(stmt, names), names)
-        return stmt if made is None else made
+        statement = _distributed(_through_registers(stmt, names), names)
+        return stmt if statement is None else statement
 
     return with_body(kernel, mapped(kernel.body, change))
 
@@ -91,7 +91,7 @@ def _distributed(loop: Stmt, names: Names) -> Stmt | None:
     reads, *uses = inside.stmts
     if not uses or not isinstance(reads, Branch) or not _only_reads(reads, buffer, uses):
         return None
-    shape = [known(each) or 0 for each in (loop.extent, *buffer.shape)]
+    shape = [known(scalar) or 0 for scalar in (loop.extent, *buffer.shape)]
     if not 0 < prod(shape) * buffer.dtype.bytes <= MAX_BYTES or buffer.strides:
         return None
     if any(isinstance(e, Region) and e.buffer is buffer for e in post_order(loop)):
@@ -111,7 +111,7 @@ def _distributed(loop: Stmt, names: Names) -> Stmt | None:
 def _only_reads(reads: Stmt, buffer: sc.Buffer, uses: list[Stmt]) -> bool:
     """Whether a statement does nothing but write a buffer, from memory of the launch that its uses
     do not write; and these write no such buffer."""
-    written = {each.buffer for part in uses for each in accesses(part) if each.written}
+    written = {access.buffer for part in uses for access in accesses(part) if access.written}
     if buffer in written:
         return False
     for each in accesses(reads):
@@ -119,7 +119,7 @@ def _only_reads(reads: Stmt, buffer: sc.Buffer, uses: list[Stmt]) -> bool:
             return False
         if not each.written and (scope(each.buffer.scope).reach != "all" or each.buffer in written):
             return False
-    return all(isinstance(each, Store | Branch | For | Seq) for each in statements(reads))
+    return all(isinstance(statement, Store | Branch | For | Seq) for statement in statements(reads))
 
 
 def _moved(

@@ -44,9 +44,9 @@ def promote_to_registers(kernel: st.Kernel) -> st.Kernel:
         if not outermost or (isinstance(inside, st.For) and inside.kind.startswith("blockIdx")):
             return stmt
         assert isinstance(stmt, st.For)
-        if (made := _with_registers(inside, used)) is None:
+        if (statement := _with_registers(inside, used)) is None:
             return stmt
-        return st.For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
+        return st.For(stmt.var, stmt.extent, stmt.kind, statement, stmt.annotations)
 
     return with_body(kernel, mapped(kernel.body, change))
 
@@ -65,7 +65,7 @@ def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     kept = [each.buffer for each in st.statements(joined) if isinstance(each, st.Alloc)]
     axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
     made = {each: _register(each, at) for each, at in axes.items() if at is not None}
-    if not made and all(known(each.extent) == tags[each.kind] for each in _thread_loops(body)):
+    if not made and all(known(loop.extent) == tags[loop.kind] for loop in _thread_loops(body)):
         return None
 
     def change(node: Term) -> Term:
@@ -91,9 +91,9 @@ def _has_threads(stmt: st.Stmt) -> bool:
 
 def _thread_loops(body: st.Stmt) -> Iterator[st.For]:
     """All loops over threads of a block."""
-    for each in st.statements(body):
-        if isinstance(each, st.For) and each.kind.startswith("threadIdx"):
-            yield each
+    for statement in st.statements(body):
+        if isinstance(statement, st.For) and statement.kind.startswith("threadIdx"):
+            yield statement
 
 
 def _threads(body: st.Stmt) -> dict[str, int] | None:
@@ -104,7 +104,7 @@ def _threads(body: st.Stmt) -> dict[str, int] | None:
         stmt, around = stack.pop()
         match stmt:
             case st.Seq(stmts):
-                stack += [(each, around) for each in stmts]
+                stack += [(statement, around) for statement in stmts]
             case st.Alloc(_, inside):
                 stack.append((inside, around))
             case st.For(var, extent, kind, inside) if kind.startswith("threadIdx"):
@@ -128,9 +128,9 @@ def _threads(body: st.Stmt) -> dict[str, int] | None:
 def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> st.Stmt:
     """The bodies of the thread loops, in terms of the variables of one enclosing nest."""
     now: dict[Term, Term] = {}
-    for each in st.statements(body):
-        if isinstance(each, st.For) and each.kind in whole:
-            now[each.var] = whole[each.kind]
+    for statement in st.statements(body):
+        if isinstance(statement, st.For) and statement.kind in whole:
+            now[statement.var] = whole[statement.kind]
 
     def bare(stmt: st.Stmt) -> st.Stmt:
         if not isinstance(stmt, st.For) or stmt.kind not in whole:
@@ -158,7 +158,7 @@ def _axes(
             continue
         at = []
         for tag, var in whole.items():
-            here = [n for n, each in enumerate(node.indices) if each is var]
+            here = [n for n, scalar in enumerate(node.indices) if scalar is var]
             if not here and tags[tag] > 1 and tag not in first:
                 return None
             at += here[:1]
@@ -181,16 +181,16 @@ def _first_alone(of: Buffer, body: st.Stmt, whole: dict[str, ScalarVar]) -> froz
     while stack and found:
         stmt, inside = stack.pop()
         parts = st.substatements(stmt)
-        own = [each for each in stmt._children if each not in parts]
+        own = [child for child in stmt._children if child not in parts]
         used = isinstance(stmt, st.Store) and stmt.buffer is of
         if used or any(isinstance(e, Load) and e.buffer is of for e in post_order(*own)):
             found &= inside
         if isinstance(stmt, st.Branch):
-            then = {tag for each in conjuncts(stmt.condition) for tag, var in whole.items()
-                    if each in (Eq(var, index(0)), Lt(var, index(1)))}  # fmt: skip
+            then = {tag for conjunct in conjuncts(stmt.condition) for tag, var in whole.items()
+                    if conjunct in (Eq(var, index(0)), Lt(var, index(1)))}  # fmt: skip
             stack += [(stmt.then, inside | then), (stmt.orelse, inside)]
         else:
-            stack += [(each, inside) for each in parts]
+            stack += [(part, inside) for part in parts]
     return found
 
 
@@ -201,7 +201,7 @@ def _register(of: Buffer, axes: tuple[int, ...]) -> Buffer:
 
 def _rest(indices: tuple[Scalar, ...], axes: tuple[int, ...] | None) -> tuple[Scalar, ...]:
     assert axes is not None
-    return tuple([each for n, each in enumerate(indices) if n not in axes]) or (index(0),)
+    return tuple([scalar for n, scalar in enumerate(indices) if n not in axes]) or (index(0),)
 
 
 def _name(hint: str, used: set[Name]) -> Name:

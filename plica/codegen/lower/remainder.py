@@ -29,15 +29,15 @@ MAX_REMAINDER_TEXTS: Final = 8
 def remainder_tiles(kernel: st.Kernel) -> st.Kernel:
     """The kernel with a text for each extent of its open remainder tiles."""
     extents = dict.fromkeys(
-        [each.extent for each in st.statements(kernel.body)
-         if isinstance(each, st.For) and each.kind == "unrolled"]
+        [statement.extent for statement in st.statements(kernel.body)
+         if isinstance(statement, st.For) and statement.kind == "unrolled"]
     )  # fmt: skip
     body = kernel.body
-    for each in extents:
-        if known(each) is None and free_vars(each) <= {*kernel.dims}:
-            left, count = _remainder(each) or (each, 0)
+    for extent in extents:
+        if known(extent) is None and free_vars(extent) <= {*kernel.dims}:
+            left, count = _remainder(extent) or (extent, 0)
             if 1 < count <= MAX_REMAINDER_TEXTS:
-                body = _by_extent(body, each, left, count)
+                body = _by_extent(body, extent, left, count)
     return kernel if body is kernel.body else with_body(kernel, body)
 
 
@@ -77,7 +77,7 @@ def _by_extent(stmt: st.Stmt, extent: sc.Scalar, left: sc.Scalar, count: int) ->
             break
         around.append((stmt, holders[0]))
         stmt = inside[holders[0]]
-    found: st.Stmt = st.NOTHING
+    statement: st.Stmt = st.NOTHING
     whole = left // count * count
     for rest in reversed(range(count)):
         value = sc.index(rest)
@@ -89,11 +89,11 @@ def _by_extent(stmt: st.Stmt, extent: sc.Scalar, left: sc.Scalar, count: int) ->
         assert isinstance(text, st.Stmt)
         if _does_anything(text):
             here = sc.And(sc.Eq(left % count, value), sc.Le(whole + rest, left))  # it is
-            found = st.Branch(here, text, found)
+            statement = st.Branch(here, text, statement)
     for outer, at in reversed(around):
         parts = st.substatements(outer)
-        found = with_substatements(outer, (*parts[:at], found, *parts[at + 1 :]))
-    return found
+        statement = with_substatements(outer, (*parts[:at], statement, *parts[at + 1 :]))
+    return statement
 
 
 def _does_anything(stmt: st.Stmt) -> bool:

@@ -53,31 +53,31 @@ def _shared(stmt: st.Alloc) -> st.Stmt:
     homes: dict[Buffer, Buffer] = {}
     for several in tenants:
         first = several[0]
-        size = max((known(each.shape[0]) or 0 for each in several), default=0)
+        size = max((known(buffer.shape[0]) or 0 for buffer in several), default=0)
         home = first
         if len(several) > 1:
-            align = max(each.align for each in several)
+            align = max(buffer.align for buffer in several)
             home = Buffer(first.name, (index(size),), first.dtype, first.scope, (), align)
         homes.update(dict.fromkeys(several, home))
     new = _moved(body, homes)
-    return st.allocated(new, reversed(list(dict.fromkeys(homes[each] for each in held))))
+    return st.allocated(new, reversed(list(dict.fromkeys(homes[buffer] for buffer in held))))
 
 
 def arranged(held: Sequence[Buffer], stmts: Sequence[st.Stmt]) -> list[list[Buffer]]:
     """The buffers, those that can share their memory together."""
-    spans = {each: _span(each, stmts) for each in held}
+    spans = {buffer: _span(buffer, stmts) for buffer in held}
     order = sorted(held, key=lambda each: (spans[each], held.index(each)))
     groups: list[list[Buffer]] = []
-    for each in order:
-        if (fit := next((g for g in groups if _fits(each, g, spans)), None)) is None:
-            groups.append([each])
+    for buffer in order:
+        if (fit := next((g for g in groups if _fits(buffer, g, spans)), None)) is None:
+            groups.append([buffer])
         else:
-            fit.append(each)
+            fit.append(buffer)
     return groups
 
 
 def _span(buffer: Buffer, stmts: Sequence[st.Stmt]) -> tuple[int, int]:
-    touched = [at for at, each in enumerate(stmts) if buffer in free_vars(each)]
+    touched = [at for at, statement in enumerate(stmts) if buffer in free_vars(statement)]
     return (touched[0], touched[-1]) if touched else (len(stmts), len(stmts))
 
 
@@ -98,14 +98,14 @@ def clashes(tenants: Sequence[Sequence[Buffer]], stmts: Sequence[st.Stmt]) -> li
         gone: set[Buffer] = set()
         owner: Buffer | None = None
         for stmt in stmts:
-            here = [each for each in group if each in free_vars(stmt)]
-            lost.update(dict.fromkeys([each for each in here if each in gone]))
+            here = [buffer for buffer in group if buffer in free_vars(stmt)]
+            lost.update(dict.fromkeys([buffer for buffer in here if buffer in gone]))
             if len(here) > 1:
                 lost.update(dict.fromkeys(here))
-            for each in here:
-                if owner is not None and owner is not each:
+            for buffer in here:
+                if owner is not None and owner is not buffer:
                     gone.add(owner)
-                owner = each
+                owner = buffer
     return list(lost)
 
 

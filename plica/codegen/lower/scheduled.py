@@ -89,8 +89,8 @@ class Scheduled:
 
     def over_dims(self, of: Scalar) -> Scalar:
         """A size of the kernel, over the dims of the function."""
-        found = substitute(of, dict(self.given))
-        return dim(found)
+        scalar = substitute(of, dict(self.given))
+        return dim(scalar)
 
 
 @frozen(eq=False)
@@ -174,7 +174,7 @@ class Scheduler:
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
     """Facts about the inputs of stages: which are constants, and which of these hold bytes."""
     # A view of a constant has another shape than the kernel expects.
-    constant = tuple([isinstance(each, Const) for each in reads])
+    constant = tuple([isinstance(read, Const) for read in reads])
     small: tuple[int, ...] = ()
     if looks_at_bytes:
         small = tuple([n for n, e in enumerate(reads) if isinstance(e, Const) and holds_bytes(e)])

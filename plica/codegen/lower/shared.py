@@ -36,7 +36,7 @@ def shared(of: st.Kernel, least: int = MIN_SHARED_WORK) -> st.Kernel:
     if of.dims:
         return of
     parts = of.body.stmts if isinstance(of.body, st.Seq) else (of.body,)
-    made = [_shared(each, least) for each in parts]
+    made = [_shared(part, least) for part in parts]
     if made == list(parts):
         return of
     return evolve(of, body=made[0] if len(made) == 1 else st.Seq(tuple(made)))
@@ -53,10 +53,10 @@ def _shared(of: st.Stmt, least: int) -> st.Stmt:
         return of
     if not _is_apart(loop):
         return of
-    found: st.Stmt = evolve(loop, kind="parallel")
+    statement: st.Stmt = evolve(loop, kind="parallel")
     for each in reversed(around):
-        found = evolve(each, body=found)
-    return found
+        statement = evolve(each, body=statement)
+    return statement
 
 
 def _stores(of: st.Stmt) -> int:

@@ -52,7 +52,7 @@ def predicate_single_thread(kernel: st.Kernel) -> st.Kernel:
 def _of_launches(stmt: st.Stmt, of: st.Kernel) -> st.Stmt:
     """Launches, which are outermost loops over threads: one thread beside each part of them."""
     if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
-        for kind in sorted({each.kind for each in _several(stmt)}):
+        for kind in sorted({loop.kind for loop in _several(stmt)}):
             if summed := _summed(_without(stmt, kind)):
                 stmt = _beside(stmt, kind, summed, Names(of).var(f"first_{kind[-1]}"))
         return stmt
@@ -63,22 +63,22 @@ def _of_launches(stmt: st.Stmt, of: st.Kernel) -> st.Stmt:
 
 def _several(stmt: st.Stmt) -> Iterator[st.For]:
     """Loops over several threads of a block."""
-    for each in st.statements(stmt):
+    for statement in st.statements(stmt):
         if (
-            isinstance(each, st.For)
-            and each.kind.startswith("threadIdx")
-            and known(each.extent) != 1
+            isinstance(statement, st.For)
+            and statement.kind.startswith("threadIdx")
+            and known(statement.extent) != 1
         ):
-            yield each
+            yield statement
 
 
 def _without(stmt: st.Stmt, kind: st.LoopKind) -> Iterator[st.Stmt]:
     """The parts of a statement beside loops over threads of a kind."""
     if isinstance(stmt, st.For) and stmt.kind == kind:
         return
-    if any(each.kind == kind for each in _several(stmt)):
-        for each in st.substatements(stmt):
-            yield from _without(each, kind)
+    if any(loop.kind == kind for loop in _several(stmt)):
+        for substatement in st.substatements(stmt):
+            yield from _without(substatement, kind)
     else:
         yield stmt
 
@@ -88,18 +88,18 @@ def _summed(parts: Iterable[st.Stmt]) -> frozenset[Buffer]:
     those of a block what is added to, as what they only stage there is the same for all."""
     read, written, added = set[Buffer](), set[Buffer](), set[Buffer]()
     for part in parts:
-        for each in accesses(part):
-            (written if each.written else read).add(each.buffer)
-        added |= {each.buffer for each in st.statements(part)
-                  if isinstance(each, st.Store) and _adds(each)}  # fmt: skip
-    whole = [each for each in read & written if _reach(each) == "all"]
-    return frozenset([*whole, *[each for each in added if _reach(each) == "block"]])
+        for access in accesses(part):
+            (written if access.written else read).add(access.buffer)
+        added |= {statement.buffer for statement in st.statements(part)
+                  if isinstance(statement, st.Store) and _adds(statement)}  # fmt: skip
+    whole = [buffer for buffer in read & written if _reach(buffer) == "all"]
+    return frozenset([*whole, *[buffer for buffer in added if _reach(buffer) == "block"]])
 
 
 def _adds(store: st.Store) -> bool:
     """Whether a store reads the memory that it writes."""
     loads = (each for each in post_order(store.value) if isinstance(each, Load))
-    return any(each.buffer is store.buffer for each in loads)
+    return any(load.buffer is store.buffer for load in loads)
 
 
 def _reach(buffer: Buffer) -> str:
@@ -113,14 +113,14 @@ def _beside(
     are those of the first."""
     if isinstance(stmt, st.For) and stmt.kind == kind:
         return stmt
-    if any(each.kind == kind for each in _several(stmt)):
-        parts = [_beside(each, kind, summed, first) for each in st.substatements(stmt)]
+    if any(loop.kind == kind for loop in _several(stmt)):
+        parts = [_beside(statement, kind, summed, first) for statement in st.substatements(stmt)]
         return with_substatements(stmt, tuple(parts))
     stores = [each.buffer for each in st.statements(stmt) if isinstance(each, st.Store)]
-    used = summed.intersection([*stores, *[each.buffer for each in accesses(stmt)]])
+    used = summed.intersection([*stores, *[access.buffer for access in accesses(stmt)]])
     if not used:
         return stmt
-    if shared := [str(each.name) for each in used if _reach(each) == "block"]:
+    if shared := [str(buffer.name) for buffer in used if _reach(buffer) == "block"]:
         message = f"Threads of {kind} would do again what others do together."
         hint = f"Bind a loop around it to {kind} as well."
         raise refused(message, min(shared), f"a loop over {kind} around it", "none", hint)

@@ -109,13 +109,13 @@ class StripWriter:
         along = [axis for axis in of.reduction.axes if axis in free_vars(of.data.indices[-1])]
         rest = [axis for axis in of.reduction.axes if axis not in along]
         sizes = dict(zip(of.reduction.axes, of.reduction.extents, strict=True))
-        self.taps = prod([known(each) or 0 for each in of.reduction.extents])
+        self.taps = prod([known(extent) or 0 for extent in of.reduction.extents])
         self.reduction = of.reduction
         self.looped: tuple[sc.ScalarVar, ...] = ()
         self.blocks = BLOCKS if self._pays(machine) else 1
         high = known(self.rows.made)
         self.fetches = not machine.masks and not _is_near(of.data.buffer, machine)
-        down = prod([known(sizes[each]) or 0 for each in rest])
+        down = prod([known(sizes[var]) or 0 for var in rest])
         self.high = sums_under_way(machine)
         if free:
             by_columns = down >= 2 * self.rows.side.step
@@ -124,7 +124,7 @@ class StripWriter:
             if by_columns:
                 # What is read of a column is in registers until all rows have it.
                 order = (*along, *rest)
-                extents = tuple([sizes[each] for each in order])
+                extents = tuple([sizes[var] for var in order])
                 self.reduction = evolve(of.reduction, axes=order, extents=extents)
                 self.looped = tuple(along) if self.taps > WIDE else ()
         if high is not None:
@@ -167,10 +167,10 @@ class StripWriter:
         body = self.image(after)
         if self.blocks > 1:
             axis, size = around.pop()
-            each = (size + (self.blocks - 1)) // self.blocks
-            there = block * each + part
+            scalar = (size + (self.blocks - 1)) // self.blocks
+            there = block * scalar + part
             body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
-            around.append((part, each))
+            around.append((part, scalar))
         body = loops_around(around, body)
         if self.blocks > 1:
             body = For(block, sc.index(self.blocks), "parallel", body)
@@ -214,8 +214,8 @@ class StripWriter:
         if self.narrow:
             strip = self.names.var("strip")
             at = strip * lanes
-            each = self._tile(row, many, (at, at * of.side.step), after, (True, True))
-            return loops_around([(strip, dim((of.made + (lanes - 1)) // lanes))], each)
+            statement = self._tile(row, many, (at, at * of.side.step), after, (True, True))
+            return loops_around([(strip, dim((of.made + (lanes - 1)) // lanes))], statement)
 
         def made(at: sc.Scalar, before: bool, behind: bool, rest: int | None = None) -> Stmt:
             begin = at * of.side.step
@@ -272,8 +272,8 @@ class StripWriter:
         upper = sc.Le(column * step + (lanes * step + of.side.beyond), of.read)
         both = sc.And(upper, sc.Le(column + lanes, of.made))
         fits = sc.And(sc.Le(sc.index(of.before), column), both)  # it does
-        each = Branch(fits, made(column, False, False), NOTHING)
-        return loops_around([(strip, last - 1)], Bind(column, sc.Min(at, inside), each))
+        branch = Branch(fits, made(column, False, False), NOTHING)
+        return loops_around([(strip, last - 1)], Bind(column, sc.Min(at, inside), branch))
 
     def _tile(
         self,
@@ -302,7 +302,7 @@ class StripWriter:
             read = sc.Select(reduce(sc.And, tests), read, of.fill)
         value = substitute(replaced(self.reduction, {of.inside: read}), {**here})
         inside = not any(outside)
-        written = [each for each in self.reduction.axes if not inside or each not in self.looped]
+        written = [var for var in self.reduction.axes if not inside or var not in self.looped]
         walk = LoopOrder(
             ((near, sc.index(many)), (lane, sc.index(self.lanes))),
             tuple([here.get(axis, axis) for axis in of.fold.axes]),
@@ -338,6 +338,6 @@ def _fetching(tile: Stmt, data: sc.Buffer, rows: int) -> Stmt:
             case _:
                 return stmt
 
-    found = map_bottom_up(told, tile)
-    assert isinstance(found, Stmt)
-    return found
+    statement = map_bottom_up(told, tile)
+    assert isinstance(statement, Stmt)
+    return statement

@@ -87,7 +87,7 @@ def has_too_many(module: Module) -> bool:
 
 def _too_many(main: Function) -> Diagnostic | None:
     """What is wrong where tuples of tuples of … have more tensors than anybody can name."""
-    places = [(f"The input {str(each.name)!r}", str(each.name), each.type) for each in main.params]
+    places = [(f"The input {str(var.name)!r}", str(var.name), var.type) for var in main.params]
     for what, label, of in [*places, ("The output", None, main.ret)]:
         count = 0 if of is None else tensors_in(of)
         if count > MAX_TENSORS:

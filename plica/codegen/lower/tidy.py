@@ -90,12 +90,12 @@ def _simpler(stmt: st.Stmt, context: Context) -> st.Stmt:
                     continue
                 return st.Branch(said, then, orelse)
             case st.Store(buffer, indices, value):
-                places = tuple([_index(each, context) for each in indices])
+                places = tuple([_index(index, context) for index in indices])
                 return st.Store(buffer, places, _value(value, context))
             case st.Bind(var, value, body):
                 return st.Bind(var, _value(value, context), body)
             case st.Invoke(name, operands):
-                return st.Invoke(name, tuple([_operand(each, context) for each in operands]))
+                return st.Invoke(name, tuple([_operand(operand, context) for operand in operands]))
             case _:
                 return stmt
 
@@ -114,7 +114,7 @@ def _is_first_lane(loop: st.For, context: Context) -> bool:
         case st.Branch(condition, _, st.NOTHING):
             (inside,) = contexts(loop, context)
             first = sc.Lt(loop.var, sc.index(1))
-            return any(each is first for each in conjuncts(decided(condition, inside)))
+            return any(conjunct is first for conjunct in conjuncts(decided(condition, inside)))
         case _:
             return False
 
@@ -140,18 +140,18 @@ def _without_loops(loop: st.For, context: Context) -> st.Stmt:
 def decided(condition: sc.Scalar, context: Context) -> sc.Scalar:
     """A condition less what always holds; TRUE or FALSE where that is known."""
     kept: list[sc.Scalar] = []
-    for each in conjuncts(condition):
-        if reads_memory(each):
-            kept.append(each)
+    for conjunct in conjuncts(condition):
+        if reads_memory(conjunct):
+            kept.append(conjunct)
             continue
-        said = simple(each, context)
-        if said is TRUE or shown(each, context, quick=True):
+        said = simple(conjunct, context)
+        if said is TRUE or shown(conjunct, context, quick=True):
             continue
-        if said is FALSE or shown(negated(each), context, quick=True):
+        if said is FALSE or shown(negated(conjunct), context, quick=True):
             if not any(reads_memory(one) for one in kept):
                 return FALSE
             return reduce(sc.And, (*kept, FALSE))
-        kept.append(min(said, each, key=_nodes))  # 0 <= p is shorter than 0 < p + 1
+        kept.append(min(said, conjunct, key=_nodes))  # 0 <= p is shorter than 0 < p + 1
     return reduce(sc.And, kept) if kept else TRUE
 
 
@@ -176,7 +176,7 @@ def _value(root: sc.Scalar, context: Context) -> sc.Scalar:
         kids = tuple([memo[kid] for kid in node._children])
         new = node if kids == node._children else rebuild(node, kids)
         if isinstance(new, sc.Load):
-            new = sc.Load(new.buffer, tuple([_plain(each, context) for each in new.indices]))
+            new = sc.Load(new.buffer, tuple([_plain(index, context) for index in new.indices]))
         elif isinstance(new, sc.Select) and not reads_memory(new.condition):
             said = decided(new.condition, context)
             if said is TRUE or said is FALSE:
@@ -198,6 +198,6 @@ def _plain(term: sc.Scalar, context: Context) -> sc.Scalar:
 def _operand(of: st.Region | sc.Scalar, context: Context) -> st.Region | sc.Scalar:
     if not isinstance(of, st.Region):
         return _plain(of, context)
-    starts = tuple([_plain(each, context) for each in of.starts])
-    extents = tuple([_plain(each, context) for each in of.extents])
+    starts = tuple([_plain(start, context) for start in of.starts])
+    extents = tuple([_plain(extent, context) for extent in of.extents])
     return st.Region(of.buffer, starts, extents)

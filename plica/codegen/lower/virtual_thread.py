@@ -113,16 +113,16 @@ def _private(loop: st.For, own: tuple[Buffer, ...]) -> st.Stmt:
 def _check(loop: st.For, own: tuple[Buffer, ...], context: Context) -> None:
     message = f"The virtual threads of {str(loop.var.name)!r} cannot be interleaved."
     where = loop.var.name
-    for each in own:
-        if each.strides or loop.var in free_vars(each):
+    for buffer in own:
+        if buffer.strides or loop.var in free_vars(buffer):
             raise refused(
-                message, where, "buffers of one form", f"{each.name} has strides of its own"
+                message, where, "buffers of one form", f"{buffer.name} has strides of its own"
             )
     for node in post_order(loop.body):
         if isinstance(node, st.Region) and node.buffer in own:
             found = f"an intrinsic on {node.buffer.name}, which each thread has its own of"
             raise refused(message, where, "loads and stores of buffers allocated inside", found)
-    touched = [each for each in accesses(loop, context) if each.buffer not in own]
+    touched = [access for access in accesses(loop, context) if access.buffer not in own]
     for one in touched:
         for two in touched:
             if one.written and one.buffer is two.buffer and not _apart(one, two, loop, context):

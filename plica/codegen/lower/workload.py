@@ -51,7 +51,7 @@ def workload(
     if equality == "anchor":
         text = f"{digest(anchor(of))} {free}"
     elif equality == "structural":
-        text += "".join([f" {digest(each)}" for each in constants])
+        text += "".join([f" {digest(constant)}" for constant in constants])
     found = hashlib.sha256(text.encode()).hexdigest()[:32]
     return found if equality == USUAL else f"{equality}:{found}"
 
@@ -63,13 +63,13 @@ def equality_of(key: str) -> Equality:
     ('anchor', 'ignore-constants')
     """
     said = key.partition(":")[0]
-    return next((each for each in EQUALITIES if each == said), USUAL)
+    return next((equality for equality in EQUALITIES if equality == said), USUAL)
 
 
 def anchor(of: Stages) -> Stages:
     """The first stage that reduces, alone; all stages where none does."""
-    for each in of.stages:
-        if isinstance(each, Each) and reductions(each.value):
-            read = dict.fromkeys(load.buffer for load in loads(each.value))
-            return stages(tuple(read), (each,))
+    for stage in of.stages:
+        if isinstance(stage, Each) and reductions(stage.value):
+            read = dict.fromkeys(load.buffer for load in loads(stage.value))
+            return stages(tuple(read), (stage,))
     return of

@@ -34,17 +34,17 @@ def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKe
 
 def joined(of: Sequence[DeviceKernel]) -> str:
     """The text of several kernels, with what they call once."""
-    used = frozenset[str]().union(*[each.helpers for each in of])
-    body = "\n".join([helpers(used), *dict.fromkeys(each.text for each in of)])
+    used = frozenset[str]().union(*[kernel.helpers for kernel in of])
+    body = "\n".join([helpers(used), *dict.fromkeys(kernel.text for kernel in of)])
     return f"{HEAD}\n{formulas(body)}{body}"
 
 
 def _function(name: str, tensors: Sequence[ItemTensor], apart: bool, items: int, body: str) -> str:
     args = []
-    for at, each in enumerate(tensors):
-        const = "const " if each.is_constant else ""
-        kind = f"device {const}{METAL.memory(each.buffer.dtype)}*"
-        args.append(f"{kind} {each.word} [[buffer({at})]]")
+    for at, tensor in enumerate(tensors):
+        const = "const " if tensor.is_constant else ""
+        kind = f"device {const}{METAL.memory(tensor.buffer.dtype)}*"
+        args.append(f"{kind} {tensor.word} [[buffer({at})]]")
     count = len(tensors)
     args += [
         f"device int* failed [[buffer({count})]]",
@@ -63,7 +63,7 @@ def _loops(values: Expressions, params: Sequence[Buffer]) -> Row:
 
 def _loop(values: Expressions, of: For) -> Sequence[Step]:
     """A loop; the innermost over a few lanes or registers are unrolled."""
-    inner = not any(isinstance(each, For) for each in statements(of.body))
+    inner = not any(isinstance(statement, For) for statement in statements(of.body))
     few = inner and (known(of.extent) or UNROLLED + 1) <= UNROLLED
     return clike.loop(values, of, unroll=few and of.kind in ("unrolled", "vectorized"))
 

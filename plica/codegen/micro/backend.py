@@ -93,9 +93,9 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
         text_of(lowered, narrow_params(lowered.program)),
         static_constants(lowered.program),
     )
-    made = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
+    artefact = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
-        return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
+        return replace(artefact, objects=(model_object(artefact, core, Path(folder)).read_bytes(),))
 
 
 BYTE_VIEWS: Final = rules("byte-views", "Bytes are widened where they are read.", "byte-views")
@@ -120,23 +120,23 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> DeviceExecutable:
 def on_board(artefact: Artefact, core: Core) -> tuple[EmulatedModel, Callable[[], str]]:
     """What QEMU runs of an artefact, the image being made at the first call, and what that image
     holds."""
-    made = lru_cache(maxsize=1)(partial(_image, artefact, core))
+    wrapper = lru_cache(maxsize=1)(partial(_image, artefact, core))
     board = core.board
     command = [
         board.emulator, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "null",
         *(["-bios", "none"] if board.machine == "virt" else []),
         "-semihosting-config", "enable=on,target=native", "-kernel", "program",
     ]  # fmt: skip
-    program = EmulatedModel(artefact, lambda: made().program, command, core.package)
-    return program, lambda: str(made().size)
+    program = EmulatedModel(artefact, lambda: wrapper().program, command, core.package)
+    return program, lambda: str(wrapper().size)
 
 
 def entry(core: Core, program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
     """Code of a program on the board of a core, called from this process."""
     machine = ArtefactMachine(core.triple, core.name, ())
     text, constants = fold(program, plan, narrow_params(program)), static_constants(program)
-    made = program_artefact(program, plan, machine, constants=constants, text=text)
-    return on_board(made, core)[0].entry()
+    artefact = program_artefact(program, plan, machine, constants=constants, text=text)
+    return on_board(artefact, core)[0].entry()
 
 
 def _image(artefact: Artefact, core: Core) -> Image:
@@ -237,10 +237,10 @@ def narrow_params(program: Program) -> NarrowParams:
 
 def static_constants(program: Program) -> tuple[Array, ...]:
     """The bytes of all constants, some of them narrow."""
-    narrow = {program.slots[each].index for each in narrow_slots(program)}
+    narrow = {program.slots[slot].index for slot in narrow_slots(program)}
     return tuple([
-        aligned_bytes(each) if number not in narrow else _bytes(each)
-        for number, each in enumerate(program.constants)
+        aligned_bytes(constant) if number not in narrow else _bytes(constant)
+        for number, constant in enumerate(program.constants)
     ])  # fmt: skip
 
 

@@ -56,8 +56,8 @@ _VIRT: Final = Board(
 _HARD: Final = "-mfloat-abi=hard"
 
 CORES: Final[dict[str, Core]] = {
-    each.name: each
-    for each in (
+    core.name: core
+    for core in (
         _arm("cortex-m3", "thumbv7m-none-eabi", _mps2("mps2-an385")),
         _arm("cortex-m4", "thumbv7em-none-eabihf", _mps2("mps2-an386"), _HARD, "-mfpu=fpv4-sp-d16"),
         _arm("cortex-m7", "thumbv7em-none-eabihf", _mps2("mps2-an500"), _HARD, "-mfpu=fpv5-d16"),

@@ -149,16 +149,16 @@ def model_object(artefact: Artefact, core: Core, folder: Path) -> Path:
 
 def image_of(artefact: Artefact, core: Core, folder: Path) -> Image:
     """The program that runs a model on the board of a core; refuses what does not fit."""
-    weights = sum(each.nbytes + -each.nbytes % 8 for each in artefact.constants)
+    weights = sum(constant.nbytes + -constant.nbytes % 8 for constant in artefact.constants)
     _check_fits(core, [("flash", weights, core.board.flash[1]),
                        ("ram", artefact.workspace, core.board.ram[1])])  # fmt: skip
-    made = model_object(artefact, core, folder)
+    path = model_object(artefact, core, folder)
     special = _RISCV if core.name.startswith("rv32") else _ARM
     (folder / "boot.c").write_text(_BOOT + special + _run_text(artefact), encoding="utf-8")
     (folder / "board.ld").write_text(_linker_script(core), encoding="ascii")
     _compile(core, folder, "-c", "boot.c", "-o", "boot.o")
     said = _compile(
-        core, folder, "-nostartfiles", "-T", "board.ld", "-Wl,--gc-sections", made.name, "boot.o",
+        core, folder, "-nostartfiles", "-T", "board.ld", "-Wl,--gc-sections", path.name, "boot.o",
         "-lm", "-lc", "-lgcc", "-o", "model.elf", may_fail=True,
     )  # fmt: skip
     if not (folder / "model.elf").is_file():
@@ -167,7 +167,7 @@ def image_of(artefact: Artefact, core: Core, folder: Path) -> Image:
         raise _refused(said)
     text, data, _ = _sizes(core, folder, "model.elf")
     boot, boot_data, _ = _sizes(core, folder, "boot.o")
-    _, own, arena = _sizes(core, folder, made.name)
+    _, own, arena = _sizes(core, folder, path.name)
     graph = (folder / f"{WORD}.ci").read_text(encoding="utf-8")
     flash = text + data - boot - boot_data
     size = SizeReport(flash, weights, arena + own, stack_bound(graph, WORD))
@@ -221,7 +221,7 @@ def _run_text(artefact: Artefact) -> str:
     ports = (*interface.inputs, *interface.outputs)
     count = len(interface.inputs)
     sizes = [prod(port.shape) * port.numpy.itemsize for port in ports]
-    kinds = [each.removeprefix("const ").partition(" *")[0] for each in params]
+    kinds = [param.removeprefix("const ").partition(" *")[0] for param in params]
     lines = [
         f"static {kind} {name}[{max(1, prod(port.shape))}];"
         for kind, name, port in zip(kinds, names, ports, strict=True)

@@ -37,15 +37,15 @@ class Case:
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of its dims, in the order in which its inputs have them."""
-        return tuple([str(each.name) for each in open_dims(self.module)])
+        return tuple([str(dim.name) for dim in open_dims(self.module)])
 
     @property
     def renamed(self) -> dict[str, str]:
         """What its dims are called in the second module: each as another, or all anew."""
         names = self.dims
         if self.turn % len(names) == 0:
-            return {each: f"{each}_new" for each in names}
-        return {each: names[(at + self.turn) % len(names)] for at, each in enumerate(names)}
+            return {name: f"{name}_new" for name in names}
+        return {name: names[(at + self.turn) % len(names)] for at, name in enumerate(names)}
 
 
 @st.composite
@@ -55,7 +55,7 @@ def open_cases(draw: DrawFn, most: int = 6) -> Case:
     In two of them all dims differ, in one they are equal, in one some dim is 1.
     """
     made = draw(open_modules(most).filter(lambda each: bool(open_dims(each))))
-    names = [str(each.name) for each in open_dims(made)]
+    names = [str(dim.name) for dim in open_dims(made)]
     choices = [_distinct(draw, SMALL, names), _distinct(draw, LARGE, names)]
     choices.append(dict.fromkeys(names, draw(between(2, 6))))
     choices.append({**_distinct(draw, SMALL, names), pick(draw, names): 1})
@@ -68,9 +68,9 @@ def open_cases(draw: DrawFn, most: int = 6) -> Case:
 def _distinct(draw: DrawFn, of: Sequence[int], names: Sequence[str]) -> dict[str, int]:
     left = list(of)
     found: dict[str, int] = {}
-    for each in names:
-        found[each] = pick(draw, left)
-        left.remove(found[each])
+    for name in names:
+        found[name] = pick(draw, left)
+        left.remove(found[name])
     return found
 
 
@@ -81,7 +81,7 @@ def arrays_for(of: Module, sizes: Mapping[str, int], seed: int = 0) -> list[np.n
     found = []
     for param in of.main_function().params:
         assert isinstance(param.type, TensorType)
-        shape = [evaluate(each, numbers) for each in param.type.shape]
+        shape = [evaluate(scalar, numbers) for scalar in param.type.shape]
         found.append(random.normal(size=[each or 0 for each in shape]).astype(np.float32))
     return found
 
@@ -90,7 +90,7 @@ def with_names(of: Module, names: Mapping[str, str]) -> Module:
     """The module with its dims called otherwise."""
     main = of.main_function()
     assert of.main is not None
-    new = {each: dim_var(Name(names[str(each.name)])) for each in main.dims}
+    new = {dim: dim_var(Name(names[str(dim.name)])) for dim in main.dims}
     inside = Function((), main.types, main.params, main.ret, main.body, main.attrs)
     named = substitute(inside, dict(new))
     dims = tuple(new.values())

@@ -66,20 +66,20 @@ def judge(
 def judged(of: Case, compiled: Compile, *, renames: bool = True) -> CaseVerdict:
     """What becomes of a case, in this process."""
     try:
-        found = _agrees(of, compiled(of.module, of.threads, of.contract), of.module, of.sizes)
-        if found.is_wrong or not renames:
-            return found
+        verdict = _agrees(of, compiled(of.module, of.threads, of.contract), of.module, of.sizes)
+        if verdict.is_wrong or not renames:
+            return verdict
         names = of.renamed
         other = with_names(of.module, names)
         exe = compiled(other, of.threads, of.contract)
-        wrong = _names_wrong(exe, other, tuple([names[each] for each in of.dims]))
+        wrong = _names_wrong(exe, other, tuple([names[dim] for dim in of.dims]))
         if wrong is not None:
             return CaseVerdict("names", wrong)
         sizes = [{names[name]: size for name, size in each.items()} for each in of.sizes]
         again = _agrees(of, exe, other, sizes)
         if again.is_wrong:
             return evolve(again, reason=f"with other names, {again.reason}")
-        return evolve(found, runs=found.runs + again.runs)
+        return evolve(verdict, runs=verdict.runs + again.runs)
     except UnsupportedError as error:
         return CaseVerdict("refused", error.diagnostics[0].message)
     except CRASHES as error:
@@ -131,7 +131,7 @@ def truths_of(module: Module, arrays: Sequence[Array], sizes: Mapping[str, int])
     random = np.random.default_rng(1)
     found = []
     for much in (0.0, 2.0**-23):
-        moved = [each * (1 + much * random.uniform(-1, 1, each.shape)) for each in arrays]
+        moved = [array * (1 + much * random.uniform(-1, 1, array.shape)) for array in arrays]
         given = dict(zip(main.params, moved, strict=True))
         try:
             with np.errstate(all="ignore"), catch_warnings():
@@ -183,7 +183,7 @@ def _names_wrong(exe: Executable, of: Module, dims: tuple[str, ...]) -> str | No
     assert isinstance(exe, OpenExecutable)
     if exe.dims != dims:
         return f"the dims are called {exe.dims} instead of {dims}"
-    types = [each.type for each in of.main_function().params]
+    types = [param.type for param in of.main_function().params]
     for port, each in zip(exe.inputs, types, strict=True):
         assert isinstance(each, TensorType)
         shape = tuple(map(_size, each.shape))

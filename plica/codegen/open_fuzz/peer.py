@@ -37,12 +37,12 @@ def meaning(body: Expr, given: Mapping[Var, Array], sizes: Mapping[Term, int]) -
                 memo[node] = _wide(node.numpy())
             case Apply(op, args, attributes):
                 attrs = {name: _number(value, sizes) for name, value in attributes}
-                found = MEANING[op](attrs, *[memo[each] for each in args])
+                found = MEANING[op](attrs, *[memo[arg] for arg in args])
                 memo[node] = _wide(np.asarray(found))
             case If(condition, then, orelse):
                 memo[node] = memo[then] if memo[condition] else memo[orelse]
             case Tuple(items):
-                memo[node] = tuple([memo[each] for each in items])
+                memo[node] = tuple([memo[item] for item in items])
             case _:
                 raise CompilerBug(f"The peer knows no {type(node).__name__}.")
     return memo[body]

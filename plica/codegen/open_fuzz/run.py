@@ -55,7 +55,7 @@ def fuzz(
 
 
 def _key(of: Case) -> Hashable:
-    sizes = tuple([tuple(each.items()) for each in of.sizes])
+    sizes = tuple([tuple(size.items()) for size in of.sizes])
     return of.module, sizes, of.threads, of.contract, of.turn
 
 
@@ -82,7 +82,7 @@ from plica.codegen.open_fuzz.case import arrays_for, with_names
 SOURCE = """
 {text(of.module)}
 """
-SIZES = {[dict(each) for each in of.sizes]}
+SIZES = {[dict(size) for size in of.sizes]}
 
 
 def test_open_sizes() -> None:

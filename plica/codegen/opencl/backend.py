@@ -34,7 +34,7 @@ ITEMS: Final = 8
 """Work items that schedules share the work among, at least: a device says how many run at once only
 when it is there, and code is the same wherever it is made."""
 
-SPELLINGS: Final = ("opencl", *[f"opencl:{each}" for each in WIDTHS])
+SPELLINGS: Final = ("opencl", *[f"opencl:{width}" for width in WIDTHS])
 
 
 @frozen
@@ -81,18 +81,18 @@ def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKe
 
 def joined(of: Sequence[DeviceKernel]) -> str:
     """The text of several kernels, with what they call once."""
-    used = frozenset[str]().union(*[each.helpers for each in of])
-    body = "\n".join([helpers(used), *dict.fromkeys(each.text for each in of)])
+    used = frozenset[str]().union(*[kernel.helpers for kernel in of])
+    body = "\n".join([helpers(used), *dict.fromkeys(kernel.text for kernel in of)])
     return f"{DOUBLES if 'double' in body else ''}{HEAD}\n{body}"
 
 
 def _function(name: str, tensors: Sequence[ItemTensor], apart: bool, items: int, body: str) -> str:
     """What one item does, and above it where tensors lie."""
     inner, outer, given = list[str](), list[str](), list[str]()
-    for at, each in enumerate(tensors):
-        const = "const " if each.is_constant else ""
-        kind = f"global {const}{OPENCL.memory(each.buffer.dtype)} *"
-        inner.append(f"{kind}{'restrict ' if apart else ''}{each.word}")
+    for at, tensor in enumerate(tensors):
+        const = "const " if tensor.is_constant else ""
+        kind = f"global {const}{OPENCL.memory(tensor.buffer.dtype)} *"
+        inner.append(f"{kind}{'restrict ' if apart else ''}{tensor.word}")
         outer.append(f"global uchar *b{at}, const ulong a{at}")
         given.append(f"({kind})(b{at} + a{at})")
     rest = ["global int *failed", "const int number"]
@@ -119,8 +119,8 @@ def _loop(values: Expressions, lanes: LaneStore, of: For) -> Sequence[Step]:
         if parts := in_lanes(of):
             return parts
         values.lines.do(ROLLED)
-    inside = [each for each in statements(of.body) if isinstance(each, For)]
-    small = all(each.kind != "vectorized" or has_lanes(each) for each in inside)
+    inside = [statement for statement in statements(of.body) if isinstance(statement, For)]
+    small = all(loop.kind != "vectorized" or has_lanes(loop) for loop in inside)
     return clike.loop(values, of, unroll=of.kind == "unrolled" and small)
 
 

@@ -42,7 +42,7 @@ PROCESSORS: Final = {"gfx90a": 110, "gfx942": 304, "gfx1030": 80, "gfx1100": 96,
 """Compute units of the largest machines of an architecture."""
 
 SHARED_BYTES: Final = 64 * 1024  # what a work group has of local data share, on all of them
-SPELLINGS: Final = ("rocm", *[f"rocm:{each}" for each in PROCESSORS])
+SPELLINGS: Final = ("rocm", *[f"rocm:{processor}" for processor in PROCESSORS])
 
 
 @frozen
@@ -82,7 +82,7 @@ NVIDIA: Final = frozenset(
 """Forms whose intrinsics are instructions of NVIDIA's."""
 
 THREADS: Final = ScheduleTables(
-    tuple([each for each in GPU_FORMS if each.name not in NVIDIA]),
+    tuple([form for form in GPU_FORMS if form.name not in NVIDIA]),
     {name: each for name, each in TEMPLATES.items() if name not in NVIDIA},
 )
 

@@ -82,6 +82,6 @@ def helpers(used: Iterable[str]) -> str:
 
 def joined(of: Sequence[KernelCode], fused: bool) -> str:
     """The text of several kernels, with what they call once; `fused` lets sums take products."""
-    used = frozenset[str]().union(*[each.helpers for each in of])
+    used = frozenset[str]().union(*[kernel_code.helpers for kernel_code in of])
     head = INCLUDE if fused else INCLUDE + ROUNDED
-    return "\n".join([head + _PRODUCTS + helpers(used), *[each.functions for each in of]])
+    return "\n".join([head + _PRODUCTS + helpers(used), *[code.functions for code in of]])

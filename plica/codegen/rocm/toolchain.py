@@ -35,11 +35,11 @@ _LIBRARIES: Final = (
 
 def tools() -> tuple[str, Path] | None:
     """The compiler, and where the device libraries are; None where one of them is missing."""
-    libraries = next((Path(each) for each in _LIBRARIES if Path(each).is_dir()), None)
+    libraries = next((Path(library) for library in _LIBRARIES if Path(library).is_dir()), None)
     if libraries is None:
         return None
     root = _root(libraries)
-    compiler = next((found for each in _CLANGS if (found := which(each))), None)
+    compiler = next((found for clang in _CLANGS if (found := which(clang))), None)
     has_header = (root / "include/hip/hip_runtime.h").exists()
     return (compiler, libraries) if compiler and has_header else None
 

@@ -63,14 +63,14 @@ class _Cutter:
         self.registers: dict[ex.Var, int] = {}
         self.told: dict[ScalarVar, tuple[str, ...]] = {}
         """The inputs that decide a size."""
-        self.inputs = {each: str(each.name) for each in main.params}
-        for each in main.params:
-            if not isinstance(each.type, TensorType):
-                raise host_part.refused("An input is no tensor.", str(each.type))
-            self.registers[each] = len(self.registers)
-            for size in each.type.shape:
+        self.inputs = {param: str(param.name) for param in main.params}
+        for param in main.params:
+            if not isinstance(param.type, TensorType):
+                raise host_part.refused("An input is no tensor.", str(param.type))
+            self.registers[param] = len(self.registers)
+            for size in param.type.shape:
                 if isinstance(size, ScalarVar):
-                    self.told.setdefault(size, (self.inputs[each],))
+                    self.told.setdefault(size, (self.inputs[param],))
         self.hosts, self.chooses = host_part.host_parts(main.body, chooses=chooses), chooses
         self.updates = updates
 
@@ -80,7 +80,7 @@ class _Cutter:
 
     def fresh(self, hint: str, of: TensorType) -> ex.Var:
         """A new register; a segment that is cut again has registers of the program as inputs."""
-        taken = {each.name for each in self.registers}
+        taken = {register.name for register in self.registers}
         free = (Name(hint, number) for number in count(len(self.registers)))
         var = ex.Var(next(name for name in free if name not in taken), of)
         self.register(var)
@@ -93,11 +93,11 @@ class _Cutter:
     def depends(self, value: ex.Expr) -> tuple[str, ...]:
         """The inputs that a value is computed from."""
         found: set[str] = set()
-        for each in free_vars(value):
-            if isinstance(each, ScalarVar):
-                found.update(self.told.get(each, ()))
-            elif isinstance(each, ex.Var) and each in self.inputs:
-                found.add(self.inputs[each])
+        for var in free_vars(value):
+            if isinstance(var, ScalarVar):
+                found.update(self.told.get(var, ()))
+            elif isinstance(var, ex.Var) and var in self.inputs:
+                found.add(self.inputs[var])
         return tuple([name for name in self.inputs.values() if name in found])
 
 
@@ -119,11 +119,11 @@ class _BlockCutter:
         self._visit(self.root)
         last = self.demands[-1]
         wanted = _flat(self.plain[self.root])
-        if self.pending and any(self._waits(each) for each in wanted):
+        if self.pending and any(self._waits(expr) for expr in wanted):
             last = self._next()
         last.needs += wanted
         steps = self._steps()
-        return programs.StepBlock(tuple(steps), tuple([self._register(each) for each in wanted]))
+        return programs.StepBlock(tuple(steps), tuple([self._register(expr) for expr in wanted]))
 
     def _visit(self, root: ex.Expr) -> None:
         """Give every expression below its form without what the host does."""
@@ -145,7 +145,7 @@ class _BlockCutter:
                     if phase == 0:
                         stack.append((node, 1))
                         stack += [
-                            (each, 0) for each in reversed((*args, *host_part.invariants(node)))
+                            (expr, 0) for expr in reversed((*args, *host_part.invariants(node)))
                         ]
                     else:
                         self._repeat(node)
@@ -161,7 +161,7 @@ class _BlockCutter:
                     if phase == 0:
                         self.shared[node] = host_part.shared_by_sides(node, self.whole.hosts)
                         stack += [(node, 1), (condition, 0)]
-                        stack += [(each, 0) for each in reversed(self.shared[node])]
+                        stack += [(expr, 0) for expr in reversed(self.shared[node])]
                     else:
                         self._choose(node)
                 case ex.Apply(_, (x,), _) if is_ordering(node):
@@ -173,9 +173,9 @@ class _BlockCutter:
                     kids = operands(node)
                     if phase == 0 and kids:
                         stack.append((node, 1))
-                        stack += [(each, 0) for each in reversed(kids)]
+                        stack += [(child, 0) for child in reversed(kids)]
                     else:
-                        self.plain[node] = _made(node, tuple([self.plain[each] for each in kids]))
+                        self.plain[node] = _made(node, tuple([self.plain[child] for child in kids]))
 
     def _is_of_host(self, node: ex.If) -> bool:
         whole = self.whole
@@ -198,7 +198,7 @@ class _BlockCutter:
         self.whole.told[node.dim] = self.whole.depends(node.value)
 
     def _choose(self, node: ex.If) -> None:
-        needs = [self.plain[each] for each in (node.condition, *self.shared[node])]
+        needs = [self.plain[expr] for expr in (node.condition, *self.shared[node])]
         demand = self._next() if any(map(self._waits, needs)) else self.demands[-1]
         demand.needs += needs
         self._event(demand, node)
@@ -211,14 +211,14 @@ class _BlockCutter:
 
     def _repeat(self, node: ex.Let) -> None:
         assert isinstance(node.body, ex.Call)
-        start = [self.plain[each] for each in node.body.args]
-        before = [self.plain[each] for each in host_part.invariants(node)]
-        waits = any(self._waits(each) for each in (*start, *before))
+        start = [self.plain[arg] for arg in node.body.args]
+        before = [self.plain[invariant] for invariant in host_part.invariants(node)]
+        waits = any(self._waits(expr) for expr in (*start, *before))
         demand = self._next() if waits else self.demands[-1]
         demand.needs += start
-        for each in free_vars(node.value):  # what a body has from outside is there before it
-            if isinstance(each, ex.Var) and each in self.plain:
-                demand.needs += _flat(self.plain[each])
+        for var in free_vars(node.value):  # what a body has from outside is there before it
+            if isinstance(var, ex.Var) and var in self.plain:
+                demand.needs += _flat(self.plain[var])
         for each in before:
             demand.needs += _flat(each)
         self._event(demand, node)
@@ -228,10 +228,10 @@ class _BlockCutter:
         of = type_of(node)
         items = of.items if isinstance(of, TupleType) else (of,)
         made = []
-        for each in items:
-            if not isinstance(each, TensorType):
-                raise host_part.refused("What a branch or a loop gives is no tensor.", str(each))
-            made.append(self.whole.fresh("kept", each))
+        for item in items:
+            if not isinstance(item, TensorType):
+                raise host_part.refused("What a branch or a loop gives is no tensor.", str(item))
+            made.append(self.whole.fresh("kept", item))
         self.results[node] = tuple(made)
         self.since |= dict.fromkeys(made, len(self.demands) - 1)
         self.plain[node] = ex.Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
@@ -244,10 +244,10 @@ class _BlockCutter:
         self.kept: dict[ex.Expr, ex.Var | None] = {}  # what is in a register, once it is
         inside: dict[int, dict[ex.Expr, ex.Expr]] = {}
         for number, demand in enumerate(self.demands):
-            for each in demand.needs:
-                self._place(each, number)
-            for each in demand.needs:
-                self._use(each, number, whole=True)
+            for need in demand.needs:
+                self._place(need, number)
+            for need in demand.needs:
+                self._use(need, number, whole=True)
             if demand.event is not None:
                 inside[number] = self._available(demand.event, number)
         steps: list[programs.Step] = []
@@ -258,7 +258,7 @@ class _BlockCutter:
                 told = self.whole.told[node.dim]
                 steps.append(programs.MeasureDim(str(node.dim.name), register, told))
             if demand.event is not None:
-                given = {node: self._shown(each) for node, each in inside[number].items()}
+                given = {node: self._shown(expr) for node, expr in inside[number].items()}
                 steps.append(self._host_step(demand.event, given))
         return steps
 
@@ -272,7 +272,7 @@ class _BlockCutter:
             kids = (node.condition,) if isinstance(node, ex.If) else operands(node)
             if not done and kids:
                 stack.append((node, True))
-                stack += [(each, False) for each in reversed(kids)]
+                stack += [(child, False) for child in reversed(kids)]
                 continue
             first = number
             if isinstance(node, ex.Project):  # a tuple is in no register, its items are
@@ -287,12 +287,12 @@ class _BlockCutter:
         seen: set[ex.Expr] = {root}
         stack = [root]
         while stack:
-            for each in operands(stack.pop()):
-                if self._is_earlier(each, number):
-                    self.kept[each] = None
-                elif each not in seen:
-                    seen.add(each)
-                    stack.append(each)
+            for operand in operands(stack.pop()):
+                if self._is_earlier(operand, number):
+                    self.kept[operand] = None
+                elif operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
 
     def _is_earlier(self, node: ex.Expr, number: int) -> bool:
         if self.level.get(node, number) >= number or is_cheap(node):
@@ -324,24 +324,24 @@ class _BlockCutter:
 
     def _segment(self, demand: _Demand, number: int) -> list[programs.Step]:
         """The step that computes what a demand needs, and what is kept of it."""
-        wanted = dict.fromkeys(each for each in demand.needs if self._is_new(each))
+        wanted = dict.fromkeys(need for need in demand.needs if self._is_new(need))
         wanted |= dict.fromkeys(
-            each for each in self.kept if self.level.get(each) == number and self._is_new(each)
+            expr for expr in self.kept if self.level.get(expr) == number and self._is_new(expr)
         )
-        prefixes = [step for each in [*wanted] if (step := self._prefix(each, wanted)) is not None]
+        prefixes = [step for expr in [*wanted] if (step := self._prefix(expr, wanted)) is not None]
         if not wanted:
             return prefixes
-        shown = {each: var for each, var in self.kept.items() if var is not None}
-        outputs = [_with(each, shown) for each in wanted]
+        shown = {expr: var for expr, var in self.kept.items() if var is not None}
+        outputs = [_with(expr, shown) for expr in wanted]
         made = segment(outputs, self.whole.rest, self.whole.ranges)
         numbers = self.whole.registers
         inputs = [one if isinstance(one, str) else numbers[one] for one in made.operands]
         registers = []
-        for each in wanted:
-            of = type_of(each)
+        for expr in wanted:
+            of = type_of(expr)
             assert isinstance(of, TensorType)
             var = self.whole.fresh("kept", of)
-            self.kept[each] = var
+            self.kept[expr] = var
             registers.append(self.whole.registers[var])
         self.whole.segments.append(made.module)
         run = programs.RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))
@@ -358,7 +358,7 @@ class _BlockCutter:
             return None
         x, dim = found
         kept = x if isinstance(x, ex.Var) else self.kept.get(x)
-        measured = [each.dim for demand in self.demands for each in demand.measures]
+        measured = [measure.dim for demand in self.demands for measure in demand.measures]
         if kept is None or dim not in measured:
             return None
         of = type_of(node)
@@ -390,22 +390,22 @@ class _BlockCutter:
     def _host_step(
         self, event: ex.If | ex.Let | ex.Apply, given: Mapping[ex.Expr, ex.Expr]
     ) -> programs.Step:
-        outputs = tuple([self.whole.registers[each] for each in self.results[event]])
+        outputs = tuple([self.whole.registers[var] for var in self.results[event]])
         if isinstance(event, ex.Apply):
             taken = self._register(self.plain[event.args[0]])
             options = tuple([(name, int(value)) for name, value in event.attrs])
             return programs.HostCall(event.op, taken, outputs, options)
         if isinstance(event, ex.If):
-            then, orelse = (self.whole.block(each, given) for each in (event.then, event.orelse))
+            then, orelse = (self.whole.block(expr, given) for expr in (event.then, event.orelse))
             return programs.ChooseBlock(
                 self._register(self.plain[event.condition]), then, orelse, outputs
             )
         assert isinstance(event.value, ex.Function)
         assert isinstance(event.body, ex.Call)
-        carried = [self.whole.register(each) for each in event.value.params]
+        carried = [self.whole.register(param) for param in event.value.params]
         turn = host_part.turn_of(event)
-        test, body, end = (self.whole.block(each, given) for each in turn)
-        start = [self._register(self.plain[each]) for each in event.body.args]
+        test, body, end = (self.whole.block(expr, given) for expr in turn)
+        start = [self._register(self.plain[arg]) for arg in event.body.args]
         if self.whole.updates:
             self._offer(body, carried)
         return programs.RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
@@ -441,7 +441,7 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
     """The tensors of an expression, one by one."""
     of = type_of(node)
     if isinstance(node, ex.Tuple):
-        return [item for each in node.items for item in _flat(each)]
+        return [item for expr in node.items for item in _flat(expr)]
     if isinstance(of, TupleType):
         return [item for at in range(len(of.items)) for item in _flat(ex.Project(node, at))]
     if not isinstance(of, TensorType):
@@ -460,7 +460,7 @@ def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:
         kids: Sequence[ex.Expr] = operands(node)
         if kids and not done:
             stack.append((node, True))
-            stack += [(each, False) for each in kids]
+            stack += [(child, False) for child in kids]
         else:
-            memo[node] = with_operands(node, tuple([memo[each] for each in kids]))
+            memo[node] = with_operands(node, tuple([memo[child] for child in kids]))
     return memo[root]

@@ -86,9 +86,9 @@ def loops_at_calls(root: ex.Expr) -> ex.Expr:
             case _:
                 return node
 
-    found = map_bottom_up(sunk, root)
-    assert isinstance(found, ex.Expr)
-    return found
+    expr = map_bottom_up(sunk, root)
+    assert isinstance(expr, ex.Expr)
+    return expr
 
 
 def turn_of(loop: ex.Let) -> tuple[ex.Expr, ex.Expr, ex.Expr]:
@@ -109,12 +109,12 @@ def _next_turn(node: ex.Expr, itself: ex.Var) -> ex.Expr:
         node = node.body
     if not (isinstance(node, ex.Call) and node.callee is itself):
         raise refused("A function calls itself in another way than a loop does.", "recursion")
-    found: ex.Expr = ex.Tuple(node.args)
-    if itself in free_vars(found):
+    expr: ex.Expr = ex.Tuple(node.args)
+    if itself in free_vars(expr):
         raise refused("A function calls itself in another way than a loop does.", "recursion")
-    for each in reversed(sizes):
-        found = ex.LetDim(each.dim, each.value, found)
-    return found
+    for size in reversed(sizes):
+        expr = ex.LetDim(size.dim, size.value, expr)
+    return expr
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +155,7 @@ def _is_whole(of: ex.Expr) -> bool:
     """Whether an expression is a tensor, or some."""
     kind = type_of(of)
     items = kind.items if isinstance(kind, TupleType) else (kind,)
-    return all(isinstance(each, TensorType) for each in items)
+    return all(isinstance(item, TensorType) for item in items)
 
 
 def refused(message: str, found: str) -> UnsupportedError:

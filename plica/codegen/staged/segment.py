@@ -52,25 +52,23 @@ def segment(outputs: Sequence[Expr], rest: Mapping[Defined, Definition], ranges:
     )
     dims = {each for each in free if isinstance(each, ScalarVar)}
     shown: set[ScalarVar] = set()
-    for each in params:
-        assert isinstance(each.type, TensorType)
-        shown.update(size for size in each.type.shape if isinstance(size, ScalarVar))
-        dims.update(size for size in free_vars(each.type) if isinstance(size, ScalarVar))
+    for param in params:
+        assert isinstance(param.type, TensorType)
+        shown.update(size for size in param.type.shape if isinstance(size, ScalarVar))
+        dims.update(size for size in free_vars(param.type) if isinstance(size, ScalarVar))
     ordered = tuple(sorted(dims, key=lambda each: each.name))
-    hidden = [each for each in ordered if each not in shown]
-    taken = {str(each.name) for each in params}
-    witnesses = [
-        Var(_free_name(str(each.name), taken), tensor((each, 0), bool_)) for each in hidden
-    ]
+    hidden = [var for var in ordered if var not in shown]
+    taken = {str(param.name) for param in params}
+    witnesses = [Var(_free_name(str(var.name), taken), tensor((var, 0), bool_)) for var in hidden]
     # Which sizes make sense is for the whole program: none is too small for a segment by itself,
     # and what its operators ask of several sizes is looked at when they come (`needs`).
     said = {each[0]: each for each in ranges}
-    names = [str(each.name) for each in ordered]
+    names = [str(var.name) for var in ordered]
     kept = tuple([said.get(name, (name, 0, None)) for name in names])
     attrs = (("dim_ranges", kept),) if kept else ()
     function = Function(ordered, (), (*params, *witnesses), None, body, attrs)
     return Segment(
-        infer(main_module(function, rest)), (*params, *[str(each.name) for each in hidden])
+        infer(main_module(function, rest)), (*params, *[str(var.name) for var in hidden])
     )
 
 
@@ -82,9 +80,7 @@ def is_cheap(node: Expr) -> bool:
     """
     if isinstance(node, Apply) and not node.args:
         return True
-    return _is_widened(node) or not any(
-        isinstance(each, Var | ScalarVar) for each in free_vars(node)
-    )
+    return _is_widened(node) or not any(isinstance(var, Var | ScalarVar) for var in free_vars(node))
 
 
 def _is_widened(node: Expr) -> bool:

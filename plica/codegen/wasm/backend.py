@@ -44,7 +44,7 @@ def text_of(lowered: Lowered, target: WasmTarget) -> str:
     if not isinstance(lowered.plan, WorkspacePlan):
         message = "WebAssembly is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
-        named = ", ".join(str(each.name) for each in lowered.program.dims)
+        named = ", ".join(str(dim.name) for dim in lowered.program.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
     machine = target.machine
     return fold(lowered.program, lowered.plan, machine, lowered.fused, lowered.signless)
@@ -68,17 +68,17 @@ class EmitWasm:
             ArtefactMachine(machine.triple, machine.cpu, machine.features, machine.machine),
             1,
             (code,),
-            tuple([aligned_bytes(each) for each in program.constants]),
+            tuple([aligned_bytes(constant) for constant in program.constants]),
             plan.size,
-            tuple([each.source for each in done]),
+            tuple([launch.source for launch in done]),
             tuple(
                 [
                     Launched(
-                        kernel_name(each.kernel, program),
-                        operations(program.kernels[each.kernel]),
-                        moved_bytes(each, program),
+                        kernel_name(launch.kernel, program),
+                        operations(program.kernels[launch.kernel]),
+                        moved_bytes(launch, program),
                     )
-                    for each in done
+                    for launch in done
                 ]
             ),
             tenants(plan),
@@ -145,8 +145,8 @@ def entry(
     machine = target.machine
     code = toolchain.emit(fold(program, plan, machine, fused), machine)
     sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
-    made = WasmInstance(code, sizes, len(program.space("input")), (), plan.size)
-    return called_back(made.call, len(sizes))
+    instance = WasmInstance(code, sizes, len(program.space("input")), (), plan.size)
+    return called_back(instance.call, len(sizes))
 
 
 BACKEND: Final = Backend(

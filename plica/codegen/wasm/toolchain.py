@@ -76,13 +76,13 @@ def emit(text: str, target: Target, level: int = 2) -> bytes:
     """The module of an LLVM text: the same text and level give the same bytes."""
     words = linker()
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder) / "program.o", Path(folder) / "program.wasm"
+        source, path = Path(folder) / "program.o", Path(folder) / "program.wasm"
         source.write_bytes(emit_static(text, target, level))
         shared = SHARED if target.triple == WASM_THREADS else ()
-        command = [*words, *FLAGS, *shared, str(source), "-o", str(made)]
+        command = [*words, *FLAGS, *shared, str(source), "-o", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " / ".join(done.stderr.strip().splitlines()[:6])
             message = "The linker refuses a program."
             raise UnsupportedError(Diagnostic("toolchain", message, None, "a module", said))
-        return made.read_bytes()
+        return path.read_bytes()

@@ -137,12 +137,12 @@ def fitted(value: str, of: DType) -> str:
 
 
 def _instance(name: str, registers: dict[str, str]) -> str:
-    found = _INTEGER.fullmatch(name)
-    if found is None or found[1] not in _TEMPLATES:
+    match = _INTEGER.fullmatch(name)
+    if match is None or match[1] not in _TEMPLATES:
         raise _rough(name)
-    dtype = DType(found[2])
+    dtype = DType(match[2])
     made = re.sub(
-        r"FIT\((.*?)\);", lambda each: f"{fitted(f'({each[1]})', dtype)};", _TEMPLATES[found[1]]
+        r"FIT\((.*?)\);", lambda each: f"{fitted(f'({each[1]})', dtype)};", _TEMPLATES[match[1]]
     )
     kind = registers[dtype.name]
     made = made.replace("_D", f"_{dtype.name}").replace("W)", f"{dtype.bits})")

@@ -60,13 +60,13 @@ def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKe
         word = name if len(launches) == 1 else f"{name}_{number}"
         texts.append(f"{SHADER_MARK}{word}\n{_shader(launch, word, params)}")
         functions.append(ItemFunction(word, launch.items))
-    sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
+    sizes = tuple([count_of(buffer) * buffer.dtype.bytes for buffer in scratch])
     return DeviceKernel("\n".join(texts), tuple(functions), sizes)
 
 
 def joined(of: Sequence[DeviceKernel]) -> str:
     """All shaders, one behind another."""
-    return "\n".join(dict.fromkeys(each.text for each in of))
+    return "\n".join(dict.fromkeys(kernel.text for kernel in of))
 
 
 class WgslExpressions(Expressions):
@@ -119,9 +119,9 @@ def _shader(launch: ItemLaunch, name: str, params: Sequence[Buffer]) -> str:
         head.append(f"  if ({item} >= {launch.items}u) {{ return; }}")
         head.append(f"  let {word} = {kind}({item});")
     write([launch.body], clike.rows(values))
-    accessors = {each for each in values.helpers if each.startswith(("get_", "put_"))}
-    narrow = any(DType(each.partition("_")[2]).bytes < 4 for each in accessors
-                 if each.startswith("put_"))  # fmt: skip
+    accessors = {helper for helper in values.helpers if helper.startswith(("get_", "put_"))}
+    narrow = any(DType(accessor.partition("_")[2]).bytes < 4 for accessor in accessors
+                 if accessor.startswith("put_"))  # fmt: skip
     words = _ATOMIC if narrow else _PLAIN
     own = LONG_HELPERS if dialect is LONG else frozenset[str]()
     size = GROUP if launch.var is not None else 1
@@ -201,14 +201,14 @@ def _dtypes(launch: ItemLaunch, params: Sequence[Buffer]) -> set[DType]:
 def _is_long(launch: ItemLaunch, params: Sequence[Buffer]) -> bool:
     """Whether integers of 64 bits are more than indices."""
     wide = (i64, u64)
-    return any(each.dtype in wide for each in _buffers(launch, params)) or any(
-        isinstance(each, Cast) and each.dtype in wide for each in _terms(launch)
+    return any(buffer.dtype in wide for buffer in _buffers(launch, params)) or any(
+        isinstance(term, Cast) and term.dtype in wide for term in _terms(launch)
     )
 
 
 def _check(found: set[DType]) -> None:
     """Refuse what the language has no numbers for."""
-    if missing := sorted(str(each) for each in found if each is f64):
+    if missing := sorted(str(dtype) for dtype in found if dtype is f64):
         message = f"WGSL has no {', '.join(missing)}."
         hint = "Compile the model for another target, or cast to f32 before."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "f32", missing[0], hint))

@@ -34,11 +34,11 @@ def shape_arithmetic(node: OnnxNode, value: TensorValue) -> TensorValue:
     arrays = [None if each is None else each.terms() for each in node.inputs]
     if any(a is None for a, each in zip(arrays, node.inputs, strict=True) if each is not None):
         return value
-    if (found := compute(node, *arrays)) is None:
+    if (array := compute(node, *arrays)) is None:
         return value
     if value.type.dtype.kind == "bool":
-        return TensorValue(const(np.asarray(found, bool)))
-    return of_terms(found, value.expr, value.type.dtype)
+        return TensorValue(const(np.asarray(array, bool)))
+    return of_terms(array, value.expr, value.type.dtype)
 
 
 def split_arithmetic(node: OnnxNode, values: list[TensorValue]) -> list[TensorValue]:
@@ -46,25 +46,25 @@ def split_arithmetic(node: OnnxNode, values: list[TensorValue]) -> list[TensorVa
     first = node.inputs[0] if node.inputs else None
     if node.proto.op_type != "Split" or first is None or first.dims is None:
         return values
-    sizes = [known(each.type.shape[0]) for each in values if len(each.type.shape) == 1]
+    sizes = [known(value.type.shape[0]) for value in values if len(value.type.shape) == 1]
     if len(sizes) != len(values) or None in sizes:
         return values
     starts = accumulate((size or 0 for size in sizes), initial=0)
     return [
-        of_terms(first.dims[start : start + (size or 0)], each.expr, each.type.dtype)
-        for start, size, each in zip(starts, sizes, values, strict=False)
+        of_terms(first.dims[start : start + (size or 0)], value.expr, value.type.dtype)
+        for start, size, value in zip(starts, sizes, values, strict=False)
     ]
 
 
 def _any_terms(node: OnnxNode) -> bool:
-    return any(each is not None and each.dims is not None for each in node.inputs)
+    return any(value is not None and value.dims is not None for value in node.inputs)
 
 
 def _elementwise(function: Callable[[Term, Term], Term | None]) -> Callable[..., Array | None]:
     def compute(node: OnnxNode, *arrays: Array) -> Array | None:
         whole = arrays[0]
-        for each in arrays[1:]:
-            left, right = np.broadcast_arrays(whole, each)
+        for array in arrays[1:]:
+            left, right = np.broadcast_arrays(whole, array)
             flat = [function(a, b) for a, b in zip(left.flat, right.flat, strict=True)]
             if any(one is None for one in flat):
                 return None

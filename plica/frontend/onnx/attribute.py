@@ -58,32 +58,32 @@ class NodeAttributes:
     # Any: the value depends on the kind; the methods below tell the type checker.
     def _attribute(self, name: str, kind: str, default: Any) -> Any:
         self._asked.add(name)
-        if (found := self._attributes.get(name)) is None:
+        if (proto := self._attributes.get(name)) is None:
             if default is _REQUIRED:
                 self.malformed(f"{self.proto.op_type} has no attribute {name!r}.", name, "nothing")
             return default
-        if found.type != _KINDS[kind]:
+        if proto.type != _KINDS[kind]:
             message = f"The attribute {name!r} of {self.proto.op_type} is of the wrong kind."
-            self.malformed(message, kind, str(found.type))
+            self.malformed(message, kind, str(proto.type))
         match kind:
             case "float":
-                return float(np.float32(found.f))
+                return float(np.float32(proto.f))
             case "int":
-                return int(found.i)
+                return int(proto.i)
             case "string":
-                return found.s.decode("utf-8", "replace")
+                return proto.s.decode("utf-8", "replace")
             case "tensor":
-                return array_of(found.t, self.folder, self.place)
+                return array_of(proto.t, self.folder, self.place)
             case "graph":
-                return found.g
+                return proto.g
             case "floats":
-                return tuple(float(each) for each in found.floats)
+                return tuple(float(each) for each in proto.floats)
             case "type":
-                return found.tp
+                return proto.tp
             case "ints":
-                return tuple(int(each) for each in found.ints)
+                return tuple(int(each) for each in proto.ints)
             case _:
-                return tuple(each.decode("utf-8", "replace") for each in found.strings)
+                return tuple(string.decode("utf-8", "replace") for string in proto.strings)
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An integer; required if there is no default."""
@@ -135,8 +135,8 @@ class NodeAttributes:
 
     def graph(self, name: str) -> GraphProto:
         """A graph inside the node."""
-        found: GraphProto = self._attribute(name, "graph", _REQUIRED)
-        return found
+        graph_proto: GraphProto = self._attribute(name, "graph", _REQUIRED)
+        return graph_proto
 
     def all_asked(self) -> None:
         """Refuse attributes that were given and not looked at."""

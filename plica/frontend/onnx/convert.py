@@ -107,9 +107,9 @@ class NodeConverter:
             outputs = self._outputs(proto, scope, opsets, prefix)
             for at, name in enumerate(proto.output):
                 if name:
-                    scope[name] = made = outputs[at] if at < len(outputs) else None
-                    if made is not None and made.dims is not None:
-                        self._terms[made.expr] = made.dims
+                    scope[name] = tensor_value = outputs[at] if at < len(outputs) else None
+                    if tensor_value is not None and tensor_value.dims is not None:
+                        self._terms[tensor_value.expr] = tensor_value.dims
 
     def _outputs(
         self, proto: NodeProto, scope: Scope, opsets: Mapping[str, int], prefix: str
@@ -146,12 +146,12 @@ class NodeConverter:
         results = [made] if isinstance(made, Expr | TensorValue) else list(made)
         node.finish(len(results))
         values = [
-            each if isinstance(each, TensorValue) else TensorValue(_folded(each, node))
-            for each in results
+            result if isinstance(result, TensorValue) else TensorValue(_folded(result, node))
+            for result in results
         ]
-        for each in values:
-            type_of(each.expr)  # an ill-typed term is refused here, where the node is known
-            _check_size(each, node)
+        for value in values:
+            type_of(value.expr)  # an ill-typed term is refused here, where the node is known
+            _check_size(value, node)
         if len(values) == 1 and not isinstance(values[0].expr, Const):
             return [shape_arithmetic(node, values[0])]
         return split_arithmetic(node, values)
@@ -308,15 +308,15 @@ class NodeConverter:
 
     def joining(self, point: BranchPoint, other: NodeConverter) -> NodeConverter:
         """A reading up to a branch point, with the names that two took behind it."""
-        made = copy(self)
-        made.branch_points, made.errors = None, []
-        made._dims, made._names = self._dims | other._dims, max(self._names, other._names)
+        converter = copy(self)
+        converter.branch_points, converter.errors = None, []
+        converter._dims, converter._names = self._dims | other._dims, max(self._names, other._names)
         before = dict(list(self.measured_here.items())[: point.measured])
-        made._regions = [*self._regions[:-1], before]
-        made._kernels = {**self._kernels, **other._kernels}
-        made.sizes = list(dict.fromkeys((*self.sizes, *other.sizes)))
-        made.definitions = {**self.definitions, **other.definitions}
-        return made
+        converter._regions = [*self._regions[:-1], before]
+        converter._kernels = {**self._kernels, **other._kernels}
+        converter.sizes = list(dict.fromkeys((*self.sizes, *other.sizes)))
+        converter.definitions = {**self.definitions, **other.definitions}
+        return converter
 
     def _inside(
         self, node: OnnxNode, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]
@@ -361,7 +361,7 @@ def _outputs_of(node: OnnxNode, graph: GraphProto, inside: Scope) -> list[Tensor
 def has_no_meaning(errors: Sequence[PlicaError]) -> bool:
     """Whether the errors show an invalid model: if nothing else differs, an attribute unknown to
     the operator belongs to a missing axis."""
-    return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
+    return any(isinstance(error, Malformed) or error.code == "bad-attribute" for error in errors)
 
 
 class ModelReading(NamedTuple):
@@ -391,7 +391,7 @@ def _check_size(value: TensorValue, node: OnnxNode) -> None:
     of = type_of(value.expr)
     if not isinstance(of, TensorType):  # the parts of a sequence were checked where they were made
         return
-    sizes = [size for each in of.shape if (size := known(each)) is not None]
+    sizes = [size for scalar in of.shape if (size := known(scalar)) is not None]
     if spanned_bytes(sizes, of.dtype.bytes) > MAX_TENSOR_BYTES:
         said = too_large(str(of))
         raise UnsupportedError(replace(said, place=Place(node=node.place)))
@@ -444,7 +444,7 @@ def placed(error: PlicaError, node: OnnxNode) -> PlicaError:
         for each in error.diagnostics
     ]
     plain = [each for each in node.inputs if each is not None and not isinstance(each, ListedValue)]
-    types = [each.type for each in plain]
+    types = [tensor_value.type for tensor_value in plain]
     numeric = all(static_shape(of) is not None for of in types)
     blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")
     return (Malformed if blamed else UnsupportedError)(*listed)

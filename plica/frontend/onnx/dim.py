@@ -31,12 +31,12 @@ class Dims:
     """The names of the open sizes of a model's inputs."""
 
     def __init__(self, inputs: Sequence[ValueInfoProto]) -> None:
-        self._inputs = {str(each.name) for each in inputs}
+        self._inputs = {str(proto.name) for proto in inputs}
         self._taken = set(self._inputs)
         self._named: dict[str, str] = {}
         self._placed: dict[tuple[str, int], str] = {}
-        every = [(each.name, at, dim) for each in inputs
-                 for at, dim in enumerate(each.type.tensor_type.shape.dim)]  # fmt: skip
+        every = [(proto.name, at, dim) for proto in inputs
+                 for at, dim in enumerate(proto.type.tensor_type.shape.dim)]  # fmt: skip
         said = dict.fromkeys(name for _, _, dim in every if (name := name_of(dim)))
         # Who can keep his name does, so that no name of the file means two dims.
         plain = {each: None for each in said if identifier(each, self._taken) == each}

@@ -34,21 +34,21 @@ def unify_dims(node: OnnxNode) -> None:
     kind = node.proto.op_type
     if kind not in BROADCAST and kind not in LETTERS and kind not in ("GatherElements", LAYER):
         return
-    values = [each for each in node.inputs if each is not None]
+    values = [tensor_value for tensor_value in node.inputs if tensor_value is not None]
     if len(values) < 2 or len(values) < len(node.inputs):
         return
-    shapes = [each.type.shape for each in values]
+    shapes = [value.type.shape for value in values]
     if kind in BROADCAST:
         if node.opset >= 7 and _differ(shapes):
             whole = common_shape(node, shapes)
-            node.inputs = tuple([_spread(node, each, whole) for each in values])
+            node.inputs = tuple([_spread(node, value, whole) for value in values])
     elif kind == "GatherElements":
-        if len({len(each) for each in shapes}) == 1:
+        if len({len(shape) for shape in shapes}) == 1:
             axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
             node.inputs = (_cut(values[0], shapes[1], axis), values[1])
     elif kind == LAYER:
-        if all(len(each) <= len(shapes[0]) for each in shapes[1:]) and _differ(shapes):
-            node.inputs = (values[0], *(_spread(node, each, shapes[0]) for each in values[1:]))
+        if all(len(shape) <= len(shapes[0]) for shape in shapes[1:]) and _differ(shapes):
+            node.inputs = (values[0], *(_spread(node, value, shapes[0]) for value in values[1:]))
     elif (letters := LETTERS[kind](node, shapes)) is not None:
         node.inputs = tuple(_broadcast(node, kind, _unified(values, letters), letters))
 
@@ -75,12 +75,12 @@ def _broadcast(
     node: OnnxNode, kind: str, values: list[TensorValue], letters: Letters
 ) -> list[TensorValue]:
     """The axes of products that have no letter are broadcast: batches, and what Gemm adds."""
-    shapes = [each.type.shape for each in values]
-    if kind == "MatMul" and all(outer := [each[:-2] for each in shapes]) and _differ(outer):
+    shapes = [value.type.shape for value in values]
+    if kind == "MatMul" and all(outer := [shape[:-2] for shape in shapes]) and _differ(outer):
         whole = common_shape(node, outer)
-        return [_spread(node, each, (*whole, *each.type.shape[-2:])) for each in values]
+        return [_spread(node, value, (*whole, *value.type.shape[-2:])) for value in values]
     if kind == "Gemm":
-        sides = [list(each).index(name) for each, name in zip(letters[:2], "mn", strict=True)]
+        sides = [list(letter).index(name) for letter, name in zip(letters[:2], "mn", strict=True)]
         result = (shapes[0][sides[0]], shapes[1][sides[1]])
         fit = [len(of) <= 2 and _differ([of, result]) for of in shapes[2:]]
         rest = zip(values[2:], fit, strict=True)
@@ -92,7 +92,7 @@ def _broadcast(
 
 
 def _free(shapes: Sequence[Shape]) -> list[list[object]]:
-    return [[None] * len(each) for each in shapes]
+    return [[None] * len(shape) for shape in shapes]
 
 
 def _product(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
@@ -104,7 +104,7 @@ def _product(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
 
 
 def _general_product(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
-    if [len(each) for each in shapes[:2]] != [2, 2]:
+    if [len(shape) for shape in shapes[:2]] != [2, 2]:
         return None
     sides = ["km" if node.flag("transA") else "mk", "nk" if node.flag("transB") else "kn"]
     return [*sides, *_free(shapes[2:])]
@@ -150,10 +150,10 @@ def _loss(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
 
 
 def _concat(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
-    if len({len(each) for each in shapes}) != 1:
+    if len({len(shape) for shape in shapes}) != 1:
         return None
     axis = node.integer("axis", 1) % max(len(shapes[0]), 1)
-    return [[None if at == axis else at for at in range(len(each))] for each in shapes]
+    return [[None if at == axis else at for at in range(len(shape))] for shape in shapes]
 
 
 def _vectors(since: int) -> Callable[[OnnxNode, list[Shape]], Letters | None]:
@@ -161,7 +161,7 @@ def _vectors(since: int) -> Callable[[OnnxNode, list[Shape]], Letters | None]:
 
     def letters(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
         axis = node.integer("batch_axis", 1) if node.proto.op_type == "ReverseSequence" else 1
-        fits = len(shapes[0]) > axis >= 0 and all(len(each) == 1 for each in shapes[1:])
+        fits = len(shapes[0]) > axis >= 0 and all(len(shape) == 1 for shape in shapes[1:])
         if node.opset < since or not fits:
             return None
         first = ["v" if at == axis else None for at in range(len(shapes[0]))]
@@ -202,8 +202,8 @@ def _differ(shapes: Sequence[Shape]) -> bool:
     """Whether two sizes of one axis may agree without being equal terms."""
     width = max(map(len, shapes))
     for at in range(1, width + 1):
-        sizes = [each[-at] for each in shapes if len(each) >= at and known(each[-at]) != 1]
-        if any(_is_unsure(sizes[0], each) for each in sizes[1:]):
+        sizes = [shape[-at] for shape in shapes if len(shape) >= at and known(shape[-at]) != 1]
+        if any(_is_unsure(sizes[0], size) for size in sizes[1:]):
             return True
     return False
 

@@ -53,11 +53,11 @@ def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
     """The standard's definition of a node's operator, or None."""
     if (schema := _schema(node.proto.op_type, node.opset, domain)) is None:
         return None
-    plain = [each for each in schema.function_opset_versions if each <= node.opset]
+    plain = [version for version in schema.function_opset_versions if version <= node.opset]
     if schema.has_function and plain:
         function = _function(schema.get_function_with_opset_version(max(plain)))
-        defaults = [each.default_value for each in schema.attributes.values()]
-        function.attribute_proto.extend(each for each in defaults if each.type)
+        defaults = [attribute.default_value for attribute in schema.attributes.values()]
+        function.attribute_proto.extend(default for default in defaults if default.type)
         return function
     versions = [
         each for each in schema.context_dependent_function_opset_versions if each <= node.opset
@@ -128,25 +128,25 @@ def bound_nodes(
 def _bind(node: NodeProto, given: dict[str, AttributeProto]) -> None:
     stack: list[NodeProto] = [node]
     while stack:
-        each = stack.pop()
+        node_proto = stack.pop()
         kept: list[AttributeProto] = []
-        for attribute in each.attribute:
+        for attribute in node_proto.attribute:
             if attribute.ref_attr_name:
-                if (found := given.get(attribute.ref_attr_name)) is None:
+                if (proto := given.get(attribute.ref_attr_name)) is None:
                     continue  # left out at the call, so left out here
                 copy = type(attribute)()
-                copy.CopyFrom(found)
+                copy.CopyFrom(proto)
                 copy.name = attribute.name
                 kept.append(copy)
             else:
                 kept.append(attribute)
         graphs: list[GraphProto] = []
-        if any(attribute.ref_attr_name for attribute in each.attribute):
+        if any(attribute.ref_attr_name for attribute in node_proto.attribute):
             copies = [type(attribute).FromString(attribute.SerializeToString())
                       for attribute in kept]  # fmt: skip
-            del each.attribute[:]
-            each.attribute.extend(copies)
-        for attribute in each.attribute:
+            del node_proto.attribute[:]
+            node_proto.attribute.extend(copies)
+        for attribute in node_proto.attribute:
             graphs += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
         for graph in graphs:
             stack += graph.node

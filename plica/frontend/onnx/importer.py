@@ -118,7 +118,7 @@ def _imported(
         for each in model.functions
     }
     opsets = opset_versions(model.opset_import)
-    check_versions(opsets, {each.op_type for each, _ in every_node(graph.node)})
+    check_versions(opsets, {node_proto.op_type for node_proto, _ in every_node(graph.node)})
     check_operators(graph, functions, opsets)
     check_expansion(graph, functions)
     stored = initialisers(graph, opened.folder, whole=True)
@@ -181,13 +181,13 @@ def _made_by_nodes(graph: GraphProto, scope: Scope) -> MadeByNodes:
     selecting: list[str] = []
 
     def values(names: Iterable[str]) -> list[TensorValue]:
-        return [each for name in names if isinstance(each := scope.get(name), TensorValue)]
+        return [value for name in names if isinstance(value := scope.get(name), TensorValue)]
 
     for node in ordered(list(graph.node), {name for name in scope if name not in outputs}):
-        made.append((name_of(node), tuple([each.expr for each in values(node.output)])))
-        given = [each for each in values(node.input[1:]) if not isinstance(each.expr, Const)]
-        tensors = [each for each in given if not isinstance(each, ListedValue)]
-        if any(each.type.dtype.is_integer for each in tensors):  # may be indices into the first
+        made.append((name_of(node), tuple([value.expr for value in values(node.output)])))
+        given = [value for value in values(node.input[1:]) if not isinstance(value.expr, Const)]
+        tensors = [value for value in given if not isinstance(value, ListedValue)]
+        if any(tensor.type.dtype.is_integer for tensor in tensors):  # may be indices into the first
             selecting.append(name_of(node))
     return MadeByNodes(tuple(made), tuple(selecting))
 
@@ -218,10 +218,10 @@ def _module(  # what a module is made of
     for param in params:
         assert isinstance(param.type, TensorType)
         for size in param.type.shape:
-            found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
+            found = [var for var in free_vars(size) if isinstance(var, ScalarVar)]
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     free = free_vars(body)
-    used |= dict.fromkeys(each for each in converter.sizes if each in free)
+    used |= dict.fromkeys(var for var in converter.sizes if var in free)
     attrs = (*told, ("outputs", tuple(names)))
     function = Function(tuple(used), (), tuple(params), None, body, attrs)
     return infer(main_module(function, converter.definitions))
@@ -238,7 +238,7 @@ def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
 
 def combined(errors: list[PlicaError]) -> PlicaError:
     """All errors as one: malformed if any is, for good if any is, a need for values if any is."""
-    listed = [each for error in errors for each in error.diagnostics]
+    listed = [diagnostic for error in errors for diagnostic in error.diagnostics]
     if any(isinstance(error, Malformed) for error in errors):
         return Malformed(listed[0], *listed[1:])
     if any(isinstance(error, RefusedForGood) for error in errors):

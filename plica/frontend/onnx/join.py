@@ -65,19 +65,19 @@ def _alike(
     node: OnnxNode, yes: TensorValue, no: TensorValue
 ) -> tuple[Sequence[Expr], Sequence[Expr], Again]:
     """The results of two branches as tensors, and how to rebuild the selected value."""
-    if any(isinstance(each, AnyRankValue) for each in (yes, no)) or differ_in_rank(yes, no):
-        one, other = (as_any_rank(node.place, each) for each in (yes, no))
+    if any(isinstance(value, AnyRankValue) for value in (yes, no)) or differ_in_rank(yes, no):
+        one, other = (as_any_rank(node.place, tensor_value) for tensor_value in (yes, no))
         return _parts(node, one, other)
     if not isinstance(yes, ListedValue) and not isinstance(no, ListedValue):
         return [yes.expr], [no.expr], lambda parts: TensorValue(parts[0])
     if isinstance(yes, SequenceValue) and isinstance(no, SequenceValue):
-        ranks = [[rank(each) for each in side.items] for side in (yes, no)]
+        ranks = [[rank(item) for item in side.items] for side in (yes, no)]
         if ranks[0] == ranks[1]:
             return yes.items, no.items, lambda parts: SequenceValue.holding(parts, yes.of)
     option = next((each for each in (yes, no) if isinstance(each, OptionValue)), None)
     if option is None:
-        return _parts(node, *(as_ragged(node.place, each) for each in (yes, no)))
-    return _parts(node, *(as_option(node.place, each, option.holds_list) for each in (yes, no)))
+        return _parts(node, *(as_ragged(node.place, tensor_value) for tensor_value in (yes, no)))
+    return _parts(node, *(as_option(node.place, value, option.holds_list) for value in (yes, no)))
 
 
 def _parts(
@@ -168,15 +168,15 @@ def _demanded(of: ModelReading, holds: Expr, output: str, fault: Diagnostic) -> 
     if (value := of.scope.get(output)) is None:
         return of
     node = _whole_model((output,), of.converter)
-    made = only_where(node, value, holds, fault)
-    return ModelReading(of.converter, of.scope.new_child({output: made}))
+    tensor_value = only_where(node, value, holds, fault)
+    return ModelReading(of.converter, of.scope.new_child({output: tensor_value}))
 
 
 def only_where(node: OnnxNode, value: TensorValue, holds: Expr, fault: Diagnostic) -> TensorValue:
     """A value in calls where a condition holds; other calls are refused with `fault`."""
     if not isinstance(value, ListedValue):
         return TensorValue(demanded(node, value.expr, holds, "meaning", fault))
-    parts = [demanded(node, each, holds, "meaning", fault) for each in value.parts]
+    parts = [demanded(node, part, holds, "meaning", fault) for part in value.parts]
     return attrs.evolve(value, expr=Tuple(tuple(parts)))
 
 

@@ -119,9 +119,9 @@ class OnnxNode(NodeAttributes):
 
     def need(self, at: int) -> TensorValue:
         """An input that must be there."""
-        if (found := self.value(at)) is None:
+        if (tensor_value := self.value(at)) is None:
             self.malformed(f"Input {at} of {self.proto.op_type} is missing.", "a tensor", "nothing")
-        return found
+        return tensor_value
 
     def x(self, at: int = 0) -> Expr:
         """An input that must be there, as a term."""
@@ -129,8 +129,8 @@ class OnnxNode(NodeAttributes):
 
     def maybe(self, at: int) -> Expr | None:
         """An input as a term, or None if absent."""
-        found = self.value(at)
-        return None if found is None else found.expr
+        tensor_value = self.value(at)
+        return None if tensor_value is None else tensor_value.expr
 
     def all(self) -> tuple[Expr, ...]:
         """Every input; none may be left out."""
@@ -165,9 +165,9 @@ class OnnxNode(NodeAttributes):
     def numbers(self, at: int) -> Array:
         """The elements of an input, which must be constant."""
         value = self.need(at)
-        if (found := value.numbers()) is None:
+        if (array := value.numbers()) is None:
             self._unknown(at, value)
-        return found
+        return array
 
     def scalar(self, at: int) -> Any:  # Any: a number of the input's own kind
         """The one number that an input is."""
@@ -228,8 +228,8 @@ class OnnxNode(NodeAttributes):
 
     def terms_of(self, of: Expr) -> Array | None:
         """The known integers of an expression, or None."""
-        found = None if self._reading is None else self._reading.terms_of(of)
-        return TensorValue(of).terms() if found is None else found
+        array = None if self._reading is None else self._reading.terms_of(of)
+        return TensorValue(of).terms() if array is None else array
 
     def decided(self, condition: Expr) -> bool | None:
         """Whether the model is being read for calls in which a condition holds; it is read for the

@@ -31,13 +31,13 @@ def _window(op: str, *more: str) -> Words:
         strides = attrs["strides"] or attrs["kernel"]
         sliding = windows(op, {**attrs, "strides": strides}, rank)
         found: dict[str, Any] = {
-            "strides": [each.stride for each in sliding],
-            "pads": [*[each.before for each in sliding], *[each.after for each in sliding]],
+            "strides": [window.stride for window in sliding],
+            "pads": [*[window.before for window in sliding], *[window.after for window in sliding]],
         }
         if "kernel" in attrs:
             found["kernel_shape"] = per_axis(op, "kernel", attrs["kernel"], rank)
         if "dilation" in attrs:
-            found["dilations"] = [each.dilation for each in sliding]
+            found["dilations"] = [window.dilation for window in sliding]
         if "output_padding" in attrs:
             extra = per_axis(op, "output_padding", attrs["output_padding"], rank)
             found["output_padding"] = extra

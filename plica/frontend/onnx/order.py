@@ -77,7 +77,7 @@ def check_expansion(graph: GraphProto, functions: Functions) -> None:
 
 
 def _calls(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, str, str]]:
-    return ((domain_of(each), each.op_type, each.overload) for each, _ in every_node(nodes))
+    return ((domain_of(proto), proto.op_type, proto.overload) for proto, _ in every_node(nodes))
 
 
 def ordered(nodes: list[NodeProto], known: Container[str], prefix: str = "") -> Iterator[NodeProto]:
@@ -139,11 +139,11 @@ def names_read(node: NodeProto) -> Iterator[str]:
     inside: set[str] = set()
     stack = [node]
     while stack:
-        each = stack.pop()
-        used.update(dict.fromkeys(name for name in each.input if name))
-        if each is not node:
-            inside.update(each.output)
-        for attribute in each.attribute:
+        node_proto = stack.pop()
+        used.update(dict.fromkeys(name for name in node_proto.input if name))
+        if node_proto is not node:
+            inside.update(node_proto.output)
+        for attribute in node_proto.attribute:
             for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 stack += graph.node
                 used.update(dict.fromkeys(output.name for output in graph.output))

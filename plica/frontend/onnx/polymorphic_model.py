@@ -91,8 +91,8 @@ class ShapePolymorphicModel:
         return other
 
     def _read(self, /, *args: Any, **named: Any) -> Module:  # Any: as `from_opened` takes them
-        found = from_opened(self._opened, *args, **named)
-        return over_arrays(found) if self._flat else found
+        module = from_opened(self._opened, *args, **named)
+        return over_arrays(module) if self._flat else module
 
     def module(self) -> Module | None:
         """The module for all sizes, or None if the model needs more to be read."""

@@ -23,7 +23,7 @@ from plica.runtime.ragged import MAX_RANK, WIDTH
 def joined(items: Sequence[Expr], of: DType) -> values.RaggedValue:
     """Some tensors as a ragged sequence."""
     elements = [const(np.zeros(0, of.numpy), of), *map(op.ravel, items)]
-    ranks = {rank(each) for each in items}
+    ranks = {rank(expr) for expr in items}
     flat = elements[1] if len(elements) == 2 else op.concat(elements, axis=0)
     return ragged(flat, rows(items), of, ranks.pop() if len(ranks) == 1 else None)
 
@@ -37,7 +37,7 @@ def rows(items: Sequence[Expr]) -> Expr:
     """The table of shapes of some tensors."""
     if not items:
         return const(np.zeros((0, WIDTH), np.int64))
-    return op.stack([row(shape(each)) for each in items], axis=0)
+    return op.stack([row(shape(expr)) for expr in items], axis=0)
 
 
 def row(sizes: Sequence[Scalar]) -> Expr:
@@ -61,8 +61,8 @@ def as_ragged(place: str, value: values.TensorValue) -> values.RaggedValue:
         wrong = Diagnostic("unsupported", message, Place(node=place), "SequenceInsert at the end")
         raise UnsupportedError(wrong)
     if isinstance(value, values.SequenceValue):
-        for each in value.items:
-            check_rank(place, rank(each))
+        for expr in value.items:
+            check_rank(place, rank(expr))
         return joined(value.items, value.of)
     if isinstance(value, values.RaggedValue) and not isinstance(value, values.OptionValue):
         return value
@@ -146,8 +146,8 @@ def item(node: OnnxNode, of: values.RaggedValue, at: Expr) -> Expr:
     line = op.take(table, op.where(late < ZERO, count, late), axis=0)
     sizes = [node.measured(select(line, 1 + axis), f"at_{axis}") for axis in range(of.rank)]
     whole = product(sizes)
-    found = op.take(elements, places(whole) + start_of(table, late))
-    return op.reshape(found, tuple(sizes))
+    expr = op.take(elements, places(whole) + start_of(table, late))
+    return op.reshape(expr, tuple(sizes))
 
 
 def inserted(
@@ -164,9 +164,9 @@ def inserted(
     if at is None:
         return ragged(both, lines, of.of, axes)
     count = length(of)
-    found = place(at, count, count)
+    expr = place(at, count, count)
     # An out-of-range index is past the end of the table, which is refused.
-    late = op.take(places(shape(lines)[0]), op.where(found < ZERO, count + ONE, found))
+    late = op.take(places(shape(lines)[0]), op.where(expr < ZERO, count + ONE, expr))
     spot = moved(shape(both)[0], start_of(table, late), amount(product(shape(new))))
     line = moved(shape(lines)[0], late, ONE)
     return ragged(op.take(both, spot), op.take(lines, line, axis=0), of.of, axes)
@@ -184,8 +184,8 @@ def erased(node: OnnxNode, of: values.RaggedValue, at: Expr | None) -> values.Ra
     elements, table = of.parts
     count = length(of)
     given = const(-1, i64) if at is None else at
-    found = place(given, count, count - ONE)
-    late = op.where(found < ZERO, count, found)  # past the end, which is refused
+    expr = place(given, count, count - ONE)
+    late = op.where(expr < ZERO, count, expr)  # past the end, which is refused
     gone = node.measured(op.take(volumes(table), late), "gone")
     start = start_of(table, late)
     here = places(shape(elements)[0] - gone)
@@ -233,11 +233,11 @@ def split(node: OnnxNode, x: Expr, axis: int, step: Expr, keep: bool) -> values.
     count = node.measured((whole + (step - ONE)) // step, "count")
     number = places(count)
     lengths = op.minimum(whole - number * step, step)
-    numbers = [amount(each) for each in sizes]
+    numbers = [amount(size) for size in sizes]
     columns = [*numbers[:axis], *([lengths] if keep else []), *numbers[axis + 1 :]]
     one = number * ZERO  # 0 for each of them
     filled = [const(len(columns), i64), *columns, *[ONE] * (WIDTH - 1 - len(columns))]
-    table = op.stack([one + each for each in filled], axis=1)
+    table = op.stack([one + expr for expr in filled], axis=1)
     here, wide = places(product(sizes)), amount(inner)
     full_ = _least_one(amount(outer) * step * wide)
     owner = here // full_

@@ -190,6 +190,6 @@ def reflected(at: Expr, length: Expr) -> Expr:
 
 def total_of(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr], start: Expr) -> Expr:
     """Values joined one after the other."""
-    for each in values:
-        start = join(start, each)
+    for value in values:
+        start = join(start, value)
     return start

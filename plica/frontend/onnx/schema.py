@@ -65,7 +65,7 @@ def violations(node: OnnxNode, domain: str) -> list[Diagnostic]:
 
 
 def _types(node: OnnxNode, schema: OpSchema, say: Any) -> None:
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {param.type_param_str: param.allowed_type_strs for param in schema.type_constraints}
     bound: dict[str, str] = {}
     for at, value in enumerate(node.inputs):
         if value is None:

@@ -56,8 +56,8 @@ def port_of(info: ValueInfoProto) -> ListPort | None:
             raise UnsupportedError(told)
         # No two tensors of a list need be of one size, whatever it is called.
         shape = tuple(
-            int(each.dim_value) if each.dim_value > 0 else each.dim_param or f"{info.name}_{at}"
-            for at, each in enumerate(dims)
+            int(dim.dim_value) if dim.dim_value > 0 else dim.dim_param or f"{info.name}_{at}"
+            for at, dim in enumerate(dims)
         )
     return ListPort(info.name, shape, element.name, element.numpy, kind)
 
@@ -104,19 +104,19 @@ def sequence_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Ex
     """The tensors that stand for an output, by name."""
     port = given_port(info, value)
     if port.kind == "any rank":
-        made: RaggedValue = as_any_rank(info.name, value)
+        ragged_value: RaggedValue = as_any_rank(info.name, value)
         said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
-        if said and dtype_of(said, info.name) is not made.of:
+        if said and dtype_of(said, info.name) is not ragged_value.of:
             raise _another(info, port, value)
     elif port.kind == "list":
         if isinstance(value, OptionValue) or not isinstance(value, ListedValue):
             raise _another(info, port, value)
-        made = as_ragged(info.name, value)
+        ragged_value = as_ragged(info.name, value)
     else:
-        made = as_option(info.name, value, port.kind == "option of list")
-    if made.of.name != port.dtype:
+        ragged_value = as_option(info.name, value, port.kind == "option of list")
+    if ragged_value.of.name != port.dtype:
         raise _another(info, port, value)
-    return dict(zip(port.parts, made.parts, strict=True))
+    return dict(zip(port.parts, ragged_value.parts, strict=True))
 
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
@@ -144,7 +144,7 @@ def sequence_ports(
     params: Sequence[Var],
 ) -> Attrs:
     """The list interface as an attribute of the main function; () for tensors only."""
-    taken = {str(each.name): each.type for each in params}
+    taken = {str(param.name): param.type for param in params}
     takes = []
     for info in declared:
         port, of = port_of(info), taken.get(info.name)
@@ -152,7 +152,7 @@ def sequence_ports(
             takes.append(port)
         elif isinstance(of, TensorType):
             takes.append(given_port(info, TensorValue(Var(Name(info.name), of))))
-    values = [(each, scope.get(each.name)) for each in outputs]
+    values = [(output, scope.get(output.name)) for output in outputs]
     gives = [given_port(info, value) for info, value in values if value is not None]
     if all(port.kind == "tensor" for port in (*takes, *gives)):
         return ()
@@ -167,7 +167,7 @@ def said_ports(sides: Iterable[Iterable[ValueInfoProto]]) -> tuple[list[list[Any
     """The declared list interface as data."""
     tensor_ = ListPort("", None, "f32", np.dtype("float32"), "tensor")  # looked at by nobody
     return tuple(
-        to_data([port_of(each) or replace(tensor_, name=each.name) for each in side])
+        to_data([port_of(proto) or replace(tensor_, name=proto.name) for proto in side])
         for side in sides
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-NUMBERS: Final[dict[int, DType]] = {each.row.onnx: each for each in DTYPES}
+NUMBERS: Final[dict[int, DType]] = {dtype.row.onnx: dtype for dtype in DTYPES}
 """The element types of ONNX that Plica has, by their number in the format."""
 
 MOST_AXES: Final = 64  # tensors of more axes are refused; numpy has no others either
@@ -34,8 +34,8 @@ MOST_AXES: Final = 64  # tensors of more axes are refused; numpy has no others e
 
 def dtype_of(number: int, place: str) -> DType:
     """The element type of a number of the format."""
-    if (found := NUMBERS.get(number)) is not None:
-        return found
+    if (dtype := NUMBERS.get(number)) is not None:
+        return dtype
     from onnx import TensorProto
 
     known = number in TensorProto.DataType.values()

@@ -69,8 +69,8 @@ def check_operators(
     wrong: list[Diagnostic] = []
     lost: list[Diagnostic] = []
     places = [(graph.node, opsets, "")]
-    for name, each in functions.items():
-        places.append((each.node, opset_versions(each.opset_import), f"{name[1]}/"))
+    for name, proto in functions.items():
+        places.append((proto.node, opset_versions(proto.opset_import), f"{name[1]}/"))
     for nodes, versions, prefix in places:
         for node, before in every_node(nodes, prefix):
             domain = domain_of(node)

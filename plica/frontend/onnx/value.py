@@ -79,13 +79,13 @@ class InputTypes:
         self._dims = Dims(inputs)
         self._sizes = self._dims.sizes(given)
         # A value says the open sizes of its input, and with them those of others.
-        for each in inputs:
-            if each.name in fixed and each.type.HasField("tensor_type"):
-                shape = fixed[each.name].shape
-                if not self._dims.bound(each, shape, self._sizes):
-                    message = f"The value for {each.name!r} has the wrong shape."
-                    said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]
-                    place = Place(node=each.name)
+        for proto in inputs:
+            if proto.name in fixed and proto.type.HasField("tensor_type"):
+                shape = fixed[proto.name].shape
+                if not self._dims.bound(proto, shape, self._sizes):
+                    message = f"The value for {proto.name!r} has the wrong shape."
+                    said = [self._sizes.get(str(size), size) for size in self._dims.of(proto)]
+                    place = Place(node=proto.name)
                     raise InputError.of("input-shape", message, place, str(tuple(said)), str(shape))
 
     def type(self, info: ValueInfoProto) -> TensorType:
@@ -283,7 +283,7 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
     parts = [size_of(each) for each in whole if isinstance(each, Apply)]
     if sum(size for size in parts if size is not None) > LARGE:
         return expr
-    if any(isinstance(each, Call) for each in whole):
+    if any(isinstance(term, Call) for term in whole):
         return expr
     of = type_of(expr)
     assert isinstance(of, TensorType)

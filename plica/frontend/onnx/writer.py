@@ -94,14 +94,14 @@ def to_onnx(of: Module | Scripted, *, sizes: Mapping[str, int] | None = None) ->
         results = write_program(d, whole, params)
         outputs = []
         named = attr(main, "outputs", ())
-        for at, each in enumerate(results):
+        for at, result in enumerate(results):
             name = named[at] if len(named) == len(results) else f"out{at}"
-            outputs.append(d.node("Identity", [each], each.shape, each.dtype, d.fresh(name)))
+            outputs.append(d.node("Identity", [result], result.shape, result.dtype, d.fresh(name)))
         d.nodes = _reached(d.nodes, outputs)
         graph = d.graph("main", inputs, outputs)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
-    made.ir_version = IR_VERSION
-    return made
+        model_proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    model_proto.ir_version = IR_VERSION
+    return model_proto
 
 
 @lru_cache(maxsize=256)
@@ -155,13 +155,13 @@ class OnnxDialect(ArrayDialect):
         """The result of a new node."""
         from onnx import helper
 
-        for at, each in enumerate(inputs):
-            if (types := admitted(kind, at)) and f"tensor({_word(each.dtype)})" not in types:
-                refuse(self, kind, each.dtype)
-        found = ArrayValue(name or self.fresh(kind), tuple(shape), dtype)
-        names = [each.name for each in inputs]
-        self.nodes.append(helper.make_node(kind, names, [found.name], found.name, **attributes))
-        return found
+        for at, array_value in enumerate(inputs):
+            if (types := admitted(kind, at)) and f"tensor({_word(array_value.dtype)})" not in types:
+                refuse(self, kind, array_value.dtype)
+        value = ArrayValue(name or self.fresh(kind), tuple(shape), dtype)
+        names = [array_value.name for array_value in inputs]
+        self.nodes.append(helper.make_node(kind, names, [value.name], value.name, **attributes))
+        return value
 
     def numbers(self, values: Sequence[int]) -> ArrayValue:
         """A stored list of integers."""
@@ -243,14 +243,14 @@ class OnnxDialect(ArrayDialect):
 
     def join(self, parts: Sequence[ArrayValue], axis: int) -> ArrayValue:
         sizes = list(parts[0].shape)
-        sizes[axis] = sum(each.shape[axis] for each in parts)
+        sizes[axis] = sum(part.shape[axis] for part in parts)
         return self.node("Concat", parts, sizes, parts[0].dtype, axis=axis)
 
     # --- elements --------------------------------------------------------------------------------
 
     def apply(self, word: str, *values: ArrayValue) -> ArrayValue:
         x = values[0]
-        shape = np.broadcast_shapes(*[each.shape for each in values])
+        shape = np.broadcast_shapes(*[value.shape for value in values])
         if word in LOGIC:
             kind = LOGIC[word] if x.dtype is bool_ else f"Bitwise{LOGIC[word]}"
             return self.node(kind, values, shape, x.dtype)
@@ -306,18 +306,18 @@ class OnnxDialect(ArrayDialect):
     def reduce(self, how: Combiner, x: ArrayValue, axes: Sequence[int]) -> ArrayValue:
         shape = [size for at, size in enumerate(x.shape) if at not in axes]
         if x.dtype is bool_:
-            found = self.reduce("max" if how in ("any", "max", "sum") else "min",
+            array_value = self.reduce("max" if how in ("any", "max", "sum") else "min",
                                 self.convert(x, i32), axes)  # fmt: skip
-            return self.convert(found, bool_)
+            return self.convert(array_value, bool_)
         if x.dtype in (DType("i16"), DType("u16")) and how in ("max", "min"):
             return self.convert(self.reduce(how, self.convert(x, i32), axes), x.dtype)
         given = [x, self.numbers(axes)]
-        found = self.node(REDUCTIONS[how], given, shape, x.dtype, keepdims=0)
+        array_value = self.node(REDUCTIONS[how], given, shape, x.dtype, keepdims=0)
         if how not in ("max", "min") or not x.dtype.is_float:
-            return found
+            return array_value
         wrong = self.convert(self.compare("NE", x, x), i32)
         some = self.convert(self.reduce("max", wrong, axes), bool_)
-        return self.select(some, number(self, float("nan"), found), found)
+        return self.select(some, number(self, float("nan"), array_value), array_value)
 
     def running(self, how: Combiner, x: ArrayValue, axis: int, reverse: bool) -> ArrayValue | None:
         if how != "sum" or x.dtype is bool_:
@@ -337,8 +337,8 @@ class OnnxDialect(ArrayDialect):
                 words[0][a] = words[1][b] = next(letters)
                 out += words[0][a] if pairs is batch else ""
         shape = [x.shape[a] for a, _ in batch]
-        for side, each in enumerate((x, y)):
-            for at, size in enumerate(each.shape):
+        for side, array_value in enumerate((x, y)):
+            for at, size in enumerate(array_value.shape):
                 if not words[side][at]:
                     words[side][at] = next(letters)
                     out += words[side][at]
@@ -376,11 +376,11 @@ class OnnxDialect(ArrayDialect):
         from onnx import helper
 
         nodes, self.nodes = self.nodes, []
-        inputs = [ArrayValue(self.fresh(word), each.shape, each.dtype) for each in given]
+        inputs = [ArrayValue(self.fresh(word), value.shape, value.dtype) for value in given]
         found = [self.node("Identity", [e], e.shape, e.dtype) for e in block(inputs)]
-        made = helper.make_graph(self.nodes, word, _infos(inputs), _infos(found))
+        graph_proto = helper.make_graph(self.nodes, word, _infos(inputs), _infos(found))
         self.nodes = nodes
-        return made
+        return graph_proto
 
     def regional(
         self, kind: str, given: Sequence[ArrayValue], results: Sequence[ArrayValue],
@@ -389,9 +389,9 @@ class OnnxDialect(ArrayDialect):
         """The results of a node with graphs."""
         from onnx import helper
 
-        found = [ArrayValue(self.fresh(kind), each.shape, each.dtype) for each in results]
-        names = [each.name for each in given]
-        outs = [each.name for each in found]
+        found = [ArrayValue(self.fresh(kind), result.shape, result.dtype) for result in results]
+        names = [array_value.name for array_value in given]
+        outs = [array_value.name for array_value in found]
         self.nodes.append(helper.make_node(kind, names, outs, self.fresh(kind), **graphs))
         return found
 
@@ -406,7 +406,7 @@ class OnnxDialect(ArrayDialect):
         if (row := NODES.get(node.op)) is None or not args[0].dtype.is_float:
             return None
         kind, words = row
-        record, types = find(node.op), [tensor(each.shape, each.dtype) for each in args]
+        record, types = find(node.op), [tensor(arg.shape, arg.dtype) for arg in args]
         of = None if record is None else record.relation(attrs, *types)
         if not isinstance(of, TensorType) or (said := words(attrs, of)) is None:
             return None
@@ -419,7 +419,7 @@ class OnnxDialect(ArrayDialect):
 
     def admits(self, kind: str, args: Sequence[ArrayValue]) -> bool:
         """Whether the standard has an operator for operands of these types."""
-        words = [f"tensor({_word(each.dtype)})" for each in args]
+        words = [f"tensor({_word(arg.dtype)})" for arg in args]
         return all(word in admitted(kind, at) for at, word in enumerate(words))
 
     def biased(self, node: Apply, args: Sequence[ArrayValue]) -> ArrayValue | None:
@@ -432,12 +432,12 @@ class OnnxDialect(ArrayDialect):
         axis = dict(node.attrs).get("axis", len(x.shape) - 1)
         if axis % len(x.shape) != 1 or bias.shape != x.shape[1:2] or bias.dtype is not x.dtype:
             return None
-        found = ArrayValue(self.fresh(layer.op_type), x.shape, x.dtype)
+        array_value = ArrayValue(self.fresh(layer.op_type), x.shape, x.dtype)
         again = type(layer).FromString(layer.SerializeToString())
         again.input.append(bias.name)
-        again.output[0] = again.name = found.name
+        again.output[0] = again.name = array_value.name
         self.nodes.append(again)
-        return found
+        return array_value
 
 
 def _infos(of: Sequence[ArrayValue]) -> list[ValueInfoProto]:
@@ -451,7 +451,7 @@ def _infos(of: Sequence[ArrayValue]) -> list[ValueInfoProto]:
 
 def _reached(nodes: Sequence[NodeProto], outputs: Sequence[ArrayValue]) -> list[NodeProto]:
     """The nodes that outputs depend on."""
-    wanted, found = {each.name for each in outputs}, []
+    wanted, found = {output.name for output in outputs}, []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
             found.append(node)

@@ -101,8 +101,8 @@ def _disassembled(code: bytes) -> str:
     except ImportError as error:
         message = "Reading bytecode needs the package jaxlib, which is not installed."
         hint = "Install it with Plica, pip install 'plica[jax]', or give the text of the module."
-        found = Diagnostic("missing-tool", message, None, "jaxlib", str(error), hint)
-        raise UnsupportedError(found) from None
+        diagnostic = Diagnostic("missing-tool", message, None, "jaxlib", str(error), hint)
+        raise UnsupportedError(diagnostic) from None
     with ir.Context() as context:
         stablehlo.register_dialect(context)
         chlo.register_dialect(context)
@@ -144,14 +144,14 @@ def _unfit(name: str, of: MlirType) -> Diagnostic:
 
 def _outputs(results: list[Any]) -> list[Expr]:
     outputs: list[Expr] = []
-    for at, each in enumerate(results):
-        if isinstance(each, HloComplex) or not isinstance(each, Expr):
+    for at, result in enumerate(results):
+        if isinstance(result, HloComplex) or not isinstance(result, Expr):
             message = f"The output {at} is of a type that Plica does not have."
             hint = "Return the parts of complex numbers apart."
             raise UnsupportedError.of(
                 "unsupported", message, Place(node="return"), "tensors", None, hint
             )
-        outputs.append(each)
+        outputs.append(result)
     if not outputs:
         malformed("The function has no results.", 1)
     return outputs

@@ -103,10 +103,10 @@ class HloNode:
     def constant(self, at: int) -> Any:
         """The value of an operand, which must be known."""
         given = self.operands[at] if at < len(self.operands) else None
-        found = value_of(given) if isinstance(given, Expr) else None
-        if found is None:
+        array = value_of(given) if isinstance(given, Expr) else None
+        if array is None:
             self.refused(f"Operand {at} is computed.", "a constant")
-        return found
+        return array
 
     def refused(
         self, message: str, expected: str | None = None, found: str | None = None

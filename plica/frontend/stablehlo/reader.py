@@ -69,12 +69,12 @@ class HloReader:
             malformed("A region is given another number of values.", line, str(len(of.arguments)))
         names = [name for name, _ in of.arguments]
         values: Values = ChainMap(dict(zip(names, given, strict=True)), around)
-        for each in of.operations:
-            operands = tuple([self._value(values, name, each) for name in each.operands])
-            if each.name in RETURNS:
+        for operation in of.operations:
+            operands = tuple([self._value(values, name, operation) for name in operation.operands])
+            if operation.name in RETURNS:
                 return list(operands)
-            found = self.operation(each, operands, values)
-            values.update(zip(each.results, found, strict=True))
+            found = self.operation(operation, operands, values)
+            values.update(zip(operation.results, found, strict=True))
         raise CompilerBug("A region has no return.")
 
     @staticmethod
@@ -123,7 +123,7 @@ class HloReader:
             case "call" | "composite":
                 callee = str(node.attribute("callee", "decomposition", default=""))
                 flags = node.attribute("flags", default=[])
-                named = callee or next((each for each in flags if each.startswith("@")), "")
+                named = callee or next((flag for flag in flags if flag.startswith("@")), "")
                 return self.function(named.lstrip("@"), node.operands, node.op.line)
             case "tuple":
                 return [node.operands]
@@ -172,9 +172,9 @@ class HloReader:
     def _choice(self, node: HloNode, is_if: bool) -> list[Any]:
         """Branches over the same values; an index out of range takes the last."""
         condition, regions = node.operands[0], node.op.regions
-        branches = [node.inside(each, ()) for each in regions]
+        branches = [node.inside(region, ()) for region in regions]
         shapes = _spread_out(branches[0])[1]
-        leaves = [_spread_out(each)[0] for each in branches]
+        leaves = [_spread_out(branch)[0] for branch in branches]
         if not leaves[0]:
             return branches[0]
         if is_if:
@@ -191,7 +191,7 @@ class HloReader:
     def _while(self, node: HloNode) -> list[Any]:
         """A function that calls itself while its test holds."""
         begin, shapes = _spread_out(list(node.operands))
-        types = tuple([type_of(each) for each in begin])
+        types = tuple([type_of(expr) for expr in begin])
         carried = [Var(Name(f"carried_{at}", node.serial), of) for at, of in enumerate(types)]
         again = Var(Name("loop", node.serial), FuncType((), (), types, TupleType(types)))
         whole = _gathered(carried, shapes)
@@ -200,8 +200,8 @@ class HloReader:
         after = _spread_out(node.inside(body, whole))[0]
         step = If(condition, Call(again, tuple(after)), Tuple(tuple(carried)))
         function = Function((), (), tuple(carried), TupleType(types), step)
-        found = Let(again, function, Call(again, tuple(begin)))
-        return _gathered([Project(found, at) for at in range(len(types))], shapes)
+        let = Let(again, function, Call(again, tuple(begin)))
+        return _gathered([Project(let, at) for at in range(len(types))], shapes)
 
 
 def short(name: str) -> str:
@@ -213,16 +213,16 @@ def short(name: str) -> str:
 def unknown_operations(module: MlirModule) -> Iterator[Diagnostic]:
     """A diagnostic for each operation without a row."""
     seen: set[str] = set()
-    stack = [each.region for each in module.functions.values()]
+    stack = [function.region for function in module.functions.values()]
     while stack:
-        for each in stack.pop().operations:
-            stack += each.regions
-            name = short(each.name)
+        for operation in stack.pop().operations:
+            stack += operation.regions
+            name = short(operation.name)
             if name in TABLE or name in CONTROL or name in seen:
                 continue
             seen.add(name)
-            message = f"The operation {each.name} is not supported."
-            place, why = Place(line=each.line, node=each.name), REFUSED.get(name)
+            message = f"The operation {operation.name} is not supported."
+            place, why = Place(line=operation.line, node=operation.name), REFUSED.get(name)
             yield Diagnostic("unsupported", message, place, None, why)
 
 
@@ -244,9 +244,9 @@ def _spread_out(values: Sequence[Any]) -> tuple[list[Expr], list[int]]:
     """Values as terms, and how many terms each is; tokens are none."""
     leaves: list[Expr] = []
     counts: list[int] = []
-    for each in values:
-        pair = isinstance(each, HloComplex)
-        parts = () if each == () else (each.real, each.imaginary) if pair else (each,)
+    for value in values:
+        pair = isinstance(value, HloComplex)
+        parts = () if value == () else (value.real, value.imaginary) if pair else (value,)
         leaves += parts
         counts.append(len(parts))
     return leaves, counts
@@ -272,6 +272,6 @@ def _check(of: MlirOp, value: Any, said: MlirType) -> None:
     if said.element in COMPLEX or None in said.shape:
         return
     wanted = TensorType(tuple([index(size or 0) for size in said.shape]), dtype_of(of, said))
-    if (found := type_of(value)) is not wanted:
+    if (type_ := type_of(value)) is not wanted:
         message = f"The type of {of.name} does not follow from its operands."
-        malformed(message, of.line, str(found), said.text)
+        malformed(message, of.line, str(type_), said.text)

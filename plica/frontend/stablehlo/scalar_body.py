@@ -55,8 +55,8 @@ class ScalarBody:
     def on(self, *tensors: Expr) -> tuple[Expr, ...]:
         """The results where tensors stand for the arguments."""
         values = dict(zip(self.arguments, tensors, strict=True))
-        form = max([shape(each) for each in tensors], key=len)
-        return tuple([_spread(substitute(each, values), form) for each in self.results])
+        form = max([shape(tensor) for tensor in tensors], key=len)
+        return tuple([_spread(substitute(result, values), form) for result in self.results])
 
     def selects(self, which: int) -> bool:
         """Whether the only result is an argument as it was."""
@@ -67,8 +67,8 @@ def scalar_body(node: HloNode, region: MlirRegion | None = None) -> ScalarBody:
     """The body of an operation; only elementwise bodies are supported."""
     of = node.op.regions[0] if region is None else region
     arguments = tuple([
-        Var(Name(f"scalar_{at}", node.serial), TensorType((), dtype_of(node.op, each)))
-        for at, (_, each) in enumerate(of.arguments)
+        Var(Name(f"scalar_{at}", node.serial), TensorType((), dtype_of(node.op, mlir_type)))
+        for at, (_, mlir_type) in enumerate(of.arguments)
     ])  # fmt: skip
     results = tuple(node.inside(of, arguments))
     for each in post_order(*results):

@@ -22,7 +22,7 @@ from plica.frontend.stablehlo.syntax import MlirOp, malformed
 
 FILES: Final = (elementwise, shape, reduction, gather, linear, complex_number)
 
-TABLE: Final[dict[str, Rows]] = {name: row for each in FILES for name, row in each.TABLE.items()}
+TABLE: Final[dict[str, Rows]] = {name: row for file in FILES for name, row in file.TABLE.items()}
 
 CONTROL: Final = (
     "while", "if", "case", "call", "composite", "return", "tuple", "get_tuple_element",

@@ -69,11 +69,11 @@ def to_stablehlo(of: Module, *, sizes: Mapping[str, int] | None = None) -> str:
         results = write_program(d, whole, params)
     names = [str(param.name) for param, arrays in zip(main.params, given, strict=True)
              for _ in arrays]  # fmt: skip
-    every = [each for arrays in given for each in arrays]
+    every = [array for arrays in given for array in arrays]
     inputs = [f'{v.name}: {kind(v)} loc("{n}")' for v, n in zip(every, names, strict=True)]
-    kinds = [kind(each) for each in results]
+    kinds = [kind(result) for result in results]
     outputs = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
-    end = f"return {', '.join(each.name for each in results)} : {', '.join(kinds)}"
+    end = f"return {', '.join(result.name for result in results)} : {', '.join(kinds)}"
     head = f"  func.func public @main({', '.join(inputs)}) -> {outputs} {{"
     return "\n".join(["module {", head, *d.lines, f"    {end}", "  }", "}", ""])
 
@@ -103,11 +103,11 @@ class HloWriter(ArrayDialect):
 
     def line(self, text: str, shape: Sequence[int], dtype: DType, *given: ArrayValue) -> ArrayValue:
         """A new line; with the operand and result types appended if `text` ends accordingly."""
-        found = ArrayValue(f"%{self.count}", tuple(shape), dtype)
+        array_value = ArrayValue(f"%{self.count}", tuple(shape), dtype)
         self.count += 1
         types = f"({', '.join(map(kind, given))}) -> " if given else ""
-        self.lines.append(f"{self.indent}{found.name} = {text} : {types}{kind(found)}")
-        return found
+        self.lines.append(f"{self.indent}{array_value.name} = {text} : {types}{kind(array_value)}")
+        return array_value
 
     def constant(self, of: Array, dtype: DType) -> ArrayValue:
         if dtype is bool_ and of.size > 64:
@@ -150,11 +150,11 @@ class HloWriter(ArrayDialect):
             low, high = min(start, last), max(start, last)
             ranges.append(f"{low}:{high + 1}:{abs(step)}")
         text = f"stablehlo.slice {x.name} [{', '.join(ranges)}]"
-        found = self.line(text, counts, x.dtype, x)
+        array_value = self.line(text, counts, x.dtype, x)
         back = [at for at, step in enumerate(steps) if step < 0]
         if not back:
-            return found
-        return self.line(f"stablehlo.reverse {found.name}, dims = {back}", counts, x.dtype)
+            return array_value
+        return self.line(f"stablehlo.reverse {array_value.name}, dims = {back}", counts, x.dtype)
 
     def pad(self, x: ArrayValue, low: Sequence[int], high: Sequence[int]) -> ArrayValue:
         zero = self.constant(np.zeros((), x.dtype.numpy), x.dtype)
@@ -185,13 +185,13 @@ class HloWriter(ArrayDialect):
     def join(self, parts: Sequence[ArrayValue], axis: int) -> ArrayValue:
         first = parts[0]
         sizes = list(first.shape)
-        sizes[axis] = sum(each.shape[axis] for each in parts)
-        names = ", ".join(each.name for each in parts)
+        sizes[axis] = sum(part.shape[axis] for part in parts)
+        names = ", ".join(part.name for part in parts)
         return self.line(f"stablehlo.concatenate {names}, dim = {axis}", sizes, first.dtype, *parts)
 
     def apply(self, word: str, *values: ArrayValue) -> ArrayValue:
         x = values[0]
-        names = ", ".join(each.name for each in values)
+        names = ", ".join(value.name for value in values)
         if word in CHLO:
             return self.line(f'"chlo.{word}"({names})', x.shape, x.dtype, x)
         return self.line(f"stablehlo.{word} {names}", x.shape, x.dtype)
@@ -204,10 +204,10 @@ class HloWriter(ArrayDialect):
 
     def select(self, condition: ArrayValue, x: ArrayValue, y: ArrayValue) -> ArrayValue:
         text = f"stablehlo.select {condition.name}, {x.name}, {y.name} : {kind(condition)}"
-        found = ArrayValue(f"%{self.count}", x.shape, x.dtype)
+        array_value = ArrayValue(f"%{self.count}", x.shape, x.dtype)
         self.count += 1
-        self.lines.append(f"{self.indent}{found.name} = {text}, {kind(found)}")
-        return found
+        self.lines.append(f"{self.indent}{array_value.name} = {text}, {kind(array_value)}")
+        return array_value
 
     def convert(self, x: ArrayValue, dtype: DType) -> ArrayValue:
         if x.dtype is dtype:
@@ -253,7 +253,7 @@ class HloWriter(ArrayDialect):
     ) -> ArrayValue:  # fmt: skip
         used = [{pair[side] for pair in (*batch, *sums)} for side in (0, 1)]
         rest = [
-            size for side, each in enumerate((x, y)) for at, size in enumerate(each.shape)
+            size for side, value in enumerate((x, y)) for at, size in enumerate(value.shape)
             if at not in used[side]
         ]  # fmt: skip
         shape = [*[x.shape[a] for a, _ in batch], *rest]
@@ -271,11 +271,11 @@ class HloWriter(ArrayDialect):
         """The text of a region with arguments of the types of values."""
         lines, indent = self.lines, self.indent
         self.lines, self.indent = [], f"{indent}  "
-        arguments = [self.argument(each.shape, each.dtype) for each in given]
+        arguments = [self.argument(array_value.shape, array_value.dtype) for array_value in given]
         results = block(arguments)
         kinds = ", ".join(map(kind, results))
-        end = f'"stablehlo.return"({", ".join(each.name for each in results)}) : ({kinds}) -> ()'
-        head = ", ".join(f"{each.name}: {kind(each)}" for each in arguments)
+        end = f'"stablehlo.return"({", ".join(value.name for value in results)}) : ({kinds}) -> ()'
+        head = ", ".join(f"{argument.name}: {kind(argument)}" for argument in arguments)
         body = [*([f"{indent}^bb0({head}):"] if given else []), *self.lines, self.indent + end]
         self.lines, self.indent = lines, indent
         return "\n".join(["{", *body, f"{indent}}}"])
@@ -306,7 +306,7 @@ class HloWriter(ArrayDialect):
 
     def loop(self, start: Sequence[ArrayValue], test: Block, step: Block) -> list[ArrayValue]:
         regions = [self.region(start, test), self.region(start, step)]
-        names = ", ".join(each.name for each in start)
+        names = ", ".join(array_value.name for array_value in start)
         return self.regional(f'"stablehlo.while"({names})', regions, start, start)
 
     # --- operators -------------------------------------------------------------------------------

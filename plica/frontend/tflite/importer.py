@@ -79,15 +79,15 @@ class _Model:
             of = TensorType(tensor(self.shape(at), self.dtype(at)).shape, self.dtype(at))
             params.append(Var(Name(_free(self.name(at), names)), of))
             self.values[at] = params[-1]
-        for number, each in enumerate(self.graph.tables(3)):
-            if not self.unknown.isdisjoint(each.numbers(1)):
-                self.unknown.update(each.numbers(2))
+        for number, table in enumerate(self.graph.tables(3)):
+            if not self.unknown.isdisjoint(table.numbers(1)):
+                self.unknown.update(table.numbers(2))
                 continue
             try:
-                self._operator(number, each)
+                self._operator(number, table)
             except PlicaError as error:
                 self.errors += error.diagnostics
-                self.unknown.update(each.numbers(2))
+                self.unknown.update(table.numbers(2))
         if self.errors:
             raise UnsupportedError(*self.errors)
         outputs = self.graph.numbers(2)
@@ -187,14 +187,14 @@ class _Model:
             message = f"{name} has {len(results)} results in the file."
             expected = f"{len(every)}"
             raise UnsupportedError.of("unsupported", message, place, expected)
-        for at, each, shape, element, by in zip(results, every, shapes, dtypes, steps, strict=True):
-            typed = tensor_of(each)
+        for at, expr, shape, element, by in zip(results, every, shapes, dtypes, steps, strict=True):
+            typed = tensor_of(expr)
             if static_shape(typed) != shape or typed.dtype is not element:
                 message, said = f"{name} gives another type than the file says.", f"{shape}"
                 raise UnsupportedError.of(
                     "unsupported", message, place, f"{element}{said}", str(typed)
                 )
-            self.values[at] = each if by is None else op.quantise(each, *by)
+            self.values[at] = expr if by is None else op.quantise(expr, *by)
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -31,10 +31,10 @@ class TfliteNode:
 
     def x(self, at: int = 0) -> Expr:
         """An argument that must be there."""
-        found = self.args[at] if at < len(self.args) else None
-        if found is None:
+        expr = self.args[at] if at < len(self.args) else None
+        if expr is None:
             self.refuse(f"Argument {at} of {self.name} is absent.", "a tensor", "nothing")
-        return found
+        return expr
 
     def maybe(self, at: int) -> Expr | None:
         """An argument, None where it is absent."""
@@ -54,7 +54,7 @@ class TfliteNode:
 
     def sizes(self, at: int = 0, rank: int | None = None) -> tuple[int, ...]:
         """The sizes of an argument, of this rank if that is said."""
-        found = tuple([known(each) or 0 for each in shape(self.x(at))])
+        found = tuple([known(scalar) or 0 for scalar in shape(self.x(at))])
         if rank is not None and len(found) != rank:
             self.refuse(f"Argument {at} of {self.name}.", f"rank {rank}", f"rank {len(found)}")
         return found
@@ -94,4 +94,4 @@ class TfliteNode:
 
 def many(of: Sequence[Expr | None]) -> tuple[Expr, ...]:
     """The arguments that are there."""
-    return tuple([each for each in of if each is not None])
+    return tuple([expr for expr in of if expr is not None])

@@ -28,8 +28,8 @@ def _unary(of: Callable[[Expr], Expr]) -> Row:
 
 def _binary(of: Callable[[Expr, Expr], Expr], fused: bool = False) -> Row:
     def row(node: TfliteNode) -> Expr:
-        found = of(node.x(0), node.x(1))
-        return node.activated(found, 0) if fused else found
+        expr = of(node.x(0), node.x(1))
+        return node.activated(expr, 0) if fused else expr
 
     return row
 
@@ -67,13 +67,13 @@ def _convolution(groups: bool) -> Row:
         pads = _pads(options.byte(0), (high, wide), windows, strides)
         order = (3, 0, 1, 2) if groups else (0, 3, 1, 2)
         count = channels if groups else channels // filter_sizes[3]
-        found = op.nn.conv(
+        expr = op.nn.conv(
             op.transpose(x, axes=(0, 3, 1, 2)), op.transpose(w, axes=order), strides=strides,
             padding=pads, dilation=dilation, groups=count,
         )  # fmt: skip
-        found = op.transpose(found, axes=(0, 2, 3, 1))
+        expr = op.transpose(expr, axes=(0, 2, 3, 1))
         bias = node.maybe(2)
-        return node.activated(found if bias is None else found + bias, first)
+        return node.activated(expr if bias is None else expr + bias, first)
 
     return row
 
@@ -86,8 +86,8 @@ def _pool(of: Callable[..., Expr]) -> Row:
         if min(strides) < 1:
             node.refuse("A pool has steps.", "1 or more", str(min(strides)))
         pads = _pads(options.byte(0), node.sizes(0, 4)[1:3], kernel, strides)
-        found = of(op.transpose(x, axes=(0, 3, 1, 2)), kernel=kernel, strides=strides, padding=pads)
-        return node.activated(op.transpose(found, axes=(0, 2, 3, 1)), 5)
+        expr = of(op.transpose(x, axes=(0, 3, 1, 2)), kernel=kernel, strides=strides, padding=pads)
+        return node.activated(op.transpose(expr, axes=(0, 2, 3, 1)), 5)
 
     return row
 
@@ -97,9 +97,9 @@ def _fully_connected(node: TfliteNode) -> Expr:
     if node.options.byte(1):
         node.refuse("Weights are stored shuffled.", "rows", str(node.options.byte(1)))
     flat = op.reshape(x, shape=(-1, node.sizes(1, 2)[1]))
-    found = op.matmul(flat, op.transpose(w, axes=(1, 0)))
-    found = op.reshape(found if bias is None else found + bias, shape=node.shapes[0])
-    return node.activated(found, 0)
+    expr = op.matmul(flat, op.transpose(w, axes=(1, 0)))
+    expr = op.reshape(expr if bias is None else expr + bias, shape=node.shapes[0])
+    return node.activated(expr, 0)
 
 
 def _batch_matmul(node: TfliteNode) -> Expr:
@@ -170,10 +170,10 @@ def _strided_slice(node: TfliteNode) -> Expr:
         stops.append(-size - 1 if bounds[2] < 0 and bounds[1] < 0 else bounds[1])
         steps.append(bounds[2])
     axes = tuple(range(len(starts)))
-    found = op.slice(
+    expr = op.slice(
         node.x(), starts=tuple(starts), stops=tuple(stops), steps=tuple(steps), axes=axes
     )
-    return op.reshape(found, shape=node.shapes[0])
+    return op.reshape(expr, shape=node.shapes[0])
 
 
 def _parts(x: Expr, axis: int, sizes: Sequence[int]) -> list[Expr]:
@@ -186,13 +186,13 @@ def _parts(x: Expr, axis: int, sizes: Sequence[int]) -> list[Expr]:
 
 def _split(node: TfliteNode) -> list[Expr]:
     axis = node.axis(node.constant(0, 1)[0], rank(node.x(1)))
-    return _parts(node.x(1), axis, [each[axis] for each in node.shapes if axis < len(each)])
+    return _parts(node.x(1), axis, [shape[axis] for shape in node.shapes if axis < len(shape)])
 
 
 def _unpack(node: TfliteNode) -> list[Expr]:
     axis = node.axis(node.options.number(1), rank(node.x()))
     parts = _parts(node.x(), axis, [1] * len(node.shapes))
-    return [op.reshape(each, shape=of) for each, of in zip(parts, node.shapes, strict=True)]
+    return [op.reshape(part, shape=of) for part, of in zip(parts, node.shapes, strict=True)]
 
 
 def _pack(node: TfliteNode) -> Expr:

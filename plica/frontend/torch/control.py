@@ -28,8 +28,8 @@ def loop(
     inside: Inside, graphs: tuple[Any, Any], begin: Sequence[Expr], rest: Sequence[Any], number: int
 ) -> list[Expr]:
     """The carried values when a loop's test first fails; `number` makes its variables unique."""
-    types = tuple([type_of(each) for each in begin])
-    carried = tuple([Var(Name(f"carried_{at}", number), each) for at, each in enumerate(types)])
+    types = tuple([type_of(expr) for expr in begin])
+    carried = tuple([Var(Name(f"carried_{at}", number), type_) for at, type_ in enumerate(types)])
     of = FuncType((), (), types, TupleType(types))
     again = Var(Name("loop", number), of)
     test, body = graphs

@@ -70,9 +70,9 @@ class CustomOperators:
             TensorType(tuple([dim(size) for size in node.shape(at)]), node.dtype(at))
             for at in range(len(said))
         ])  # fmt: skip
-        params = tuple([type_of(each) for each in tensors])
-        known = {size for each in params for size in free_vars(each)}
-        if any(free_vars(each) - known for each in results):
+        params = tuple([type_of(tensor) for tensor in tensors])
+        known = {size for param in params for size in free_vars(param)}
+        if any(free_vars(result) - known for result in results):
             message = f"The operator {node.kind} returns a size that its tensors do not have."
             node.unsupported(message, "sizes that follow from those of its tensors")
         dims = tuple(sorted([each for each in known if isinstance(each, ScalarVar)],
@@ -195,14 +195,14 @@ def implementation(symbol: str, compiled_code: bool = False) -> Callable[..., An
         tensors = [*map(_tensor, arrays)]
         count = sum(map(_count, written.values()))
         given, cotangents = tensors[:count], tensors[count:]
-        wanted = [each.requires_grad_() for each in given if each.is_floating_point()]
+        wanted = [tensor.requires_grad_() for tensor in given if tensor.is_floating_point()]
         with torch.enable_grad():
             found = operator(**arguments(given))
         results = [*found] if isinstance(found, list | tuple) else [found]
-        floats = [each for each in results if each.is_floating_point()]
+        floats = [result for result in results if result.is_floating_point()]
         pairs = [pair for pair in zip(floats, cotangents, strict=True) if pair[0].requires_grad]
         made = torch.autograd.grad(
-            [each for each, _ in pairs], wanted, [each for _, each in pairs], allow_unused=True
+            [each for each, _ in pairs], wanted, [tensor for _, tensor in pairs], allow_unused=True
         ) if pairs else [None] * len(wanted)  # fmt: skip
         parts = [torch.zeros_like(x) if d is None else d for x, d in zip(wanted, made, strict=True)]
         return array_of(parts[0]) if len(parts) == 1 else _arrays(parts)
@@ -215,4 +215,4 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _arrays(of: Sequence[torch.Tensor]) -> Arrays:
-    return tuple([array_of(each) for each in of])
+    return tuple([array_of(tensor) for tensor in of])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _by_torch() -> dict[torch.dtype, DType]:
     import torch
 
-    names = {each: ELEMENTS[each.name].array for each in DTYPES}
+    names = {dtype: ELEMENTS[dtype.name].array for dtype in DTYPES}
     return {getattr(torch, name): each for each, name in names.items() if hasattr(torch, name)}
 
 

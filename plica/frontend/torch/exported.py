@@ -118,8 +118,8 @@ def _final_states() -> Iterator[None]:
         def run(given: Any, hidden: Any, *args: Any, **named: Any) -> Any:
             out, states = layer(given, hidden, *args, **named)
             return out, tuple([
-                each.squeeze(0) if each.dim() > first.dim() else each
-                for each, first in zip(states, hidden, strict=False)
+                state.squeeze(0) if state.dim() > first.dim() else state
+                for state, first in zip(states, hidden, strict=False)
             ])  # fmt: skip
 
         return run
@@ -205,7 +205,7 @@ def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...])
     made = reader.graph(root, graph, given)
     errors += reader.errors
     if errors:
-        listed = [each for error in errors for each in error.diagnostics]
+        listed = [diagnostic for error in errors for diagnostic in error.diagnostics]
         raise UnsupportedError(listed[0], *listed[1:])
     if least := (*reader.least, *guarded_terms(guards, symbols)):
         made = _held_to(made, least)
@@ -230,9 +230,9 @@ def _with_own_dims(
     separate dim, n is measured from it, and the parameter is asserted to have that size. Each
     measured size is recorded: its dim, the factor, and the offset.
     """
-    sizes = [size for each in params for size in _sizes(each)]
+    sizes = [size for param in params for size in _sizes(param)]
     alone = {size for size in sizes if isinstance(size, ScalarVar)}
-    taken = {*symbols.names.values(), *[str(each.name) for each in params]}
+    taken = {*symbols.names.values(), *[str(param.name) for param in params]}
     whole: dict[Scalar, ScalarVar] = {}
     told: dict[str, tuple[str, int, int]] = {}
     for size in sizes:
@@ -255,14 +255,14 @@ def _with_own_dims(
     if not whole:
         return params, given, told
     own: dict[Var, Var] = {}
-    for each in params:
-        assert isinstance(each.type, TensorType)
-        shape_ = tuple(whole.get(size, size) for size in each.type.shape)
-        own[each] = Var(each.name, TensorType(shape_, each.type.dtype))
+    for param in params:
+        assert isinstance(param.type, TensorType)
+        shape_ = tuple(whole.get(size, size) for size in param.type.shape)
+        own[param] = Var(param.name, TensorType(shape_, param.type.dtype))
     asserted = [
         matched(own[each], _sizes(each)) if isinstance(each, Var) else each for each in given
     ]
-    return [own[each] for each in params], asserted, told
+    return [own[param] for param in params], asserted, told
 
 
 def _sizes(of: Var) -> Shape:
@@ -370,10 +370,10 @@ def assembled(  # noqa: PLR0917  # as above
     for param in params:
         assert isinstance(param.type, TensorType)
         for size in param.type.shape:
-            found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
+            found = [var for var in free_vars(size) if isinstance(var, ScalarVar)]
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     free = free_vars(body)
-    used |= dict.fromkeys(each for each in measured if each in free)
+    used |= dict.fromkeys(var for var in measured if var in free)
     attrs: tuple[tuple[str, Any], ...] = (("outputs", tuple(names)),)
     if ranges:
         attrs = (*attrs, ("dim_ranges", ranges))

@@ -84,7 +84,7 @@ def inputs_of(
         keys.append(str(tree))
         return tree_unflatten([leaf((which, keystr(path)), each) for path, each in parts], tree)
 
-    every = tuple([value(at, each) for at, each in enumerate(args)])
+    every = tuple([value(at, arg) for at, arg in enumerate(args)])
     by_name = {name: value(name, each) for name, each in named.items()}
     key = tuple(keys), len(args), tuple(named)
     return ModuleInputs(every, by_name, tuple(tensors), tuple(places), tuple(static), key)
@@ -186,13 +186,13 @@ def of_other_elements(
     """The inputs behind a dtype mismatch: those whose element type is one of the two in conflict,
     and not the weights'; if weights have several types or none, the first of these. Torch reports
     this at run time, not during export."""
-    met = {word for each in error.diagnostics if each.code == "dtype-conflict"
-           for word in (each.expected, each.found)}  # fmt: skip
+    met = {word for diagnostic in error.diagnostics if diagnostic.code == "dtype-conflict"
+           for word in (diagnostic.expected, diagnostic.found)}  # fmt: skip
     given = zip(inputs.tensor_places, inputs.tensors, strict=True)
     meant = [
         (name_of(model, at), each.dtype) for at, each in given if str(dtype_of(each.dtype)) in met
     ]
-    stored = {each.dtype for each in model.parameters() if each.is_floating_point()}
+    stored = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     wanted = next(iter(stored)) if len(stored) == 1 else meant[0][1] if meant else None
     for name, dtype in meant:
         if dtype is not wanted:
@@ -205,7 +205,7 @@ def of_other_elements(
 @cache
 def _arrays() -> frozenset[np.dtype[Any]]:
     """The element types of arrays that are those of tensors, too."""
-    return frozenset([each.numpy for each in ELEMENTS.values() if each.dlpack is not None])
+    return frozenset([element.numpy for element in ELEMENTS.values() if element.dlpack is not None])
 
 
 def name_of(model: torch.nn.Module, place: InputPlace) -> str:
@@ -224,8 +224,8 @@ def _by_place(of: Parameter) -> bool:
 def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> Iterator[Diagnostic]:
     """Unknown and missing inputs of the module."""
     every = signature(model.forward).parameters.values()
-    kinds = {each.kind for each in every}
-    placed = [each.name for each in every if _by_place(each)]
+    kinds = {parameter.kind for parameter in every}
+    placed = [parameter.name for parameter in every if _by_place(parameter)]
     words = [each.name for each in every
              if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]  # fmt: skip
     if count > len(placed) and Parameter.VAR_POSITIONAL not in kinds:
@@ -257,11 +257,11 @@ def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> I
 
 def _without_elements(model: torch.nn.Module) -> Iterator[Diagnostic]:
     """The parameters and buffers that lie nowhere."""
-    for name, each in (*model.named_parameters(), *model.named_buffers()):
-        if each.is_meta:
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
             message = "A parameter of the module has a shape and no elements."
             hint = "Load the weights first: model.to_empty(device='cpu'), model.load_state_dict(…)."
-            expected, found = "a tensor that has elements", f"{each.dtype} on {each.device}"
+            expected, found = "a tensor that has elements", f"{tensor.dtype} on {tensor.device}"
             yield Diagnostic("unsupported", message, Place(node=name), expected, found, hint)
 
 
@@ -313,14 +313,14 @@ def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> P
         message = "An operator has no fake implementation, which gives its results' shapes."
         hint = "Register one: torch.library.register_fake."
         return UnsupportedError.of("unsupported", message, place, None, said, hint)
-    stored = {each.device for each in (*model.parameters(), *model.buffers())}
-    devices = {each.device for each in given.tensors}
+    stored = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    devices = {tensor.device for tensor in given.tensors}
     if stored and devices - stored:
         message = "The inputs lie on another device than the module."
         expected, found = (", ".join(sorted(map(str, each))) for each in (stored, devices))
         hint = f"Move them: x.to({expected!r})."
         return InputError.of("input-device", message, place, expected, found, hint)
-    shapes = ", ".join([f"{tuple(each.shape)} {each.dtype}" for each in given.tensors])
+    shapes = ", ".join([f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in given.tensors])
     message = "Torch cannot run the module on inputs like these."
     hint = "Give inputs for which model(*inputs) runs."
     return InputError.of(

@@ -107,8 +107,8 @@ def _unreadable(text: str) -> UnsupportedError:
 
 def equal_sizes(guards: tuple[Guard, ...], symbols: Symbols) -> EqualSizes:
     """The sizes that guards hold to be equal."""
-    equalities = [each.expr for each in guards if type(each.expr).__name__ == "Equality"]
-    known_ = [each for each in equalities if each.free_symbols <= symbols.names.keys()]
+    equalities = [guard.expr for guard in guards if type(guard.expr).__name__ == "Equality"]
+    known_ = [equality for equality in equalities if equality.free_symbols <= symbols.names.keys()]
     pairs = [pair for each in known_ if (pair := symbols.sides(each)) is not None]
     numbers = EqualSizes(pair for pair in pairs if any(known(size) is not None for size in pair))
     return EqualSizes(

@@ -108,9 +108,9 @@ def state_of(root: object, *, tensors: bool = True) -> ModuleState:
     """The current state of a module and its submodules, optionally with its `tensors`."""
     every_mapping, every_sequence, objects, held = _reached(root)
     mappings, sequences = [*filter(None, every_mapping)], [*filter(None, every_sequence)]
-    views = tuple([each.values() for each in mappings])
-    counted = [each for each in held if tensors and not each.is_inference()]
-    placed = [each for each in held if tensors and _has_address(each)]
+    views = tuple([mapping.values() for mapping in mappings])
+    counted = [tensor for tensor in held if tensors and not tensor.is_inference()]
+    placed = [tensor for tensor in held if tensors and _has_address(tensor)]
     return ModuleState(
         tuple([each for each in (*every_mapping, *every_sequence) if not each]),
         tuple(mappings),
@@ -126,7 +126,7 @@ def state_of(root: object, *, tensors: bool = True) -> ModuleState:
         tuple(map(_version, counted)),
         tuple(placed),
         tuple(map(_address, placed)),
-        tuple([each.detach() for each in placed]),
+        tuple([tensor.detach() for tensor in placed]),
     )
 
 

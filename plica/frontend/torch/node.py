@@ -142,7 +142,7 @@ class TorchNode:
                 str(type_of(x)),
                 "Say what the symbolic dims are: from_torch(program, dims={...}).",
             )
-        return tuple(each for each in sizes if each is not None)
+        return tuple(size for size in sizes if size is not None)
 
     def new_name(self, hint: str) -> Name:
         """A name that no variable of the program has."""
@@ -193,7 +193,7 @@ class TorchNode:
         if value not in self._region:
             taken = {
                 *self.symbols.names.values(),
-                *[str(each.name) for each in self._region.values()],
+                *[str(var.name) for var in self._region.values()],
             }
             self._region[value] = dim_var(free_name(str(self.place.node).lstrip("_"), taken))
         return self._region[value]
@@ -231,5 +231,5 @@ def free_name(name: str, taken: Container[str]) -> str:
 def shape_of(of: Any, symbols: Symbols) -> tuple[Size, ...] | None:
     """The shape of a fake tensor, or None if a size is no term in symbolic dims."""
     sizes = [each if isinstance(each, int) else symbols.term(each.node.expr) for each in of.shape]
-    known_ = tuple(each for each in sizes if each is not None)
+    known_ = tuple(size for size in sizes if size is not None)
     return known_ if len(known_) == len(sizes) else None

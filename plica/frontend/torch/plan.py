@@ -52,7 +52,7 @@ class TorchPlan:
 
 def device_of(root: fx.GraphModule) -> str:
     """The device of a graph: the first GPU with a tensor."""
-    every = {str(each.device) for node in root.graph.nodes for each in _tensors(node)}
+    every = {str(tensor.device) for node in root.graph.nodes for tensor in _tensors(node)}
     return GPU if GPU in every else "cpu"
 
 
@@ -77,7 +77,7 @@ def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
             continue
         odd = int(node not in ours)
         needs = [each for each in node.all_input_nodes if odd or not is_number(each)]
-        level = max([levels[each] + (levels[each] % 2 != odd) for each in needs], default=odd)
+        level = max([levels[need] + (levels[need] % 2 != odd) for need in needs], default=odd)
         level = max(level, odd)
         if odd and draws(node):
             level = drawn = max(level, drawn)
@@ -119,8 +119,8 @@ def _put_off(early: dict[fx.Node, int]) -> dict[fx.Node, int]:
 def _bytes(node: fx.Node) -> int:
     """How many bytes a node's tensors take, as far as their sizes are known."""
     return sum(
-        prod([size for size in each.shape if isinstance(size, int)]) * each.dtype.itemsize
-        for each in _tensors(node)
+        prod([size for size in tensor.shape if isinstance(size, int)]) * tensor.dtype.itemsize
+        for tensor in _tensors(node)
     )
 
 
@@ -151,9 +151,9 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
         if gives_complex(node.meta.get("val")):
             refused.append(_left(node, "it gives complex numbers"))
             continue
-        tensors = [each for one in (node, *node.all_input_nodes) for each in _tensors(one)
+        tensors = [tensor for one in (node, *node.all_input_nodes) for tensor in _tensors(one)
                    if one.op != "get_attr"]  # fmt: skip
-        if elsewhere := {str(each.device) for each in tensors} - {on}:
+        if elsewhere := {str(tensor.device) for tensor in tensors} - {on}:
             refused.append(_left(node, f"it has to do with {min(elsewhere)}, not with {on} alone"))
             continue
         group = [node]
@@ -229,9 +229,9 @@ def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: A
     outputs = [made[node] for node in part.outputs]
     body: Expr = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     types = [param.type for param in params if param.type is not None]
-    sizes_known = {each for of in types for each in free_vars(of)}
-    if unknown := sorted(str(each.name) for each in free_vars(body)
-                         if isinstance(each, ScalarVar) and each not in sizes_known):  # fmt: skip
+    sizes_known = {var for of in types for var in free_vars(of)}
+    if unknown := sorted(str(var.name) for var in free_vars(body)
+                         if isinstance(var, ScalarVar) and var not in sizes_known):  # fmt: skip
         message = "A part of a graph computes with sizes that none of its tensors has."
         found = ", ".join(unknown)
         raise UnsupportedError.of("unsupported", message, None, "sizes of inputs", found)
@@ -240,7 +240,7 @@ def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: A
 
 def given_inputs(part: TorchPart, frozen: Any) -> list[fx.Node]:
     """The inputs of a part that it is called with."""
-    return [each for each in part.inputs if each not in frozen and each.op != "get_attr"]
+    return [node for node in part.inputs if node not in frozen and node.op != "get_attr"]
 
 
 def memory_order(node: fx.Node) -> tuple[int, ...] | None:
@@ -249,7 +249,7 @@ def memory_order(node: fx.Node) -> tuple[int, ...] | None:
     if not hasattr(said, "dtype") or not all(isinstance(s, int) and s for s in said.shape):
         return None
     sizes, strides = list(said.shape), list(said.stride())
-    if not all(isinstance(each, int) for each in strides):
+    if not all(isinstance(stride, int) for stride in strides):
         return None
     order = sorted(range(len(sizes)), key=lambda axis: -strides[axis])
     step = 1

@@ -140,9 +140,9 @@ class Reader:
 
         name = name_of(target)
         if (own := complex_number.COMPLEX.get(name)) is not None:
-            made = seen(given)
-            result: Any = own(made)
-            made.finish()
+            part_node = seen(given)
+            result: Any = own(part_node)
+            part_node.finish()
         elif (row := complex_number.PARTWISE.get(name)) is not None:
             result = complex_number.on_parts(
                 row,
@@ -157,7 +157,7 @@ class Reader:
                 "Compute with both parts, which torch.view_as_real gives.",
             )  # fmt: skip
         if isinstance(result, complex_number.Complex):
-            result = complex_number.Complex(*(self._sized(said, each) for each in result))
+            result = complex_number.Complex(*(self._sized(said, expr) for expr in result))
         self._check(node, said, result)
         return result
 
@@ -166,7 +166,7 @@ class Reader:
         the actual sizes, and other such sizes are asserted."""
         if made is None or said is None:
             return made
-        made = matched(made, [self.symbols.equal.simplest(each) for each in shape(made)])
+        made = matched(made, [self.symbols.equal.simplest(scalar) for scalar in shape(made)])
         given = [None if isinstance(each, int) else each.node.expr for each in said.shape]
         for each, size in zip(given, shape(made), strict=True):
             if each is not None:
@@ -189,14 +189,14 @@ class Reader:
         if self._region is None or (value := value_of(size, self.symbols)) is None:
             return None
         if value not in self._region:
-            taken = {str(each.name) for each in self._region.values()}
+            taken = {str(var.name) for var in self._region.values()}
             name = free_name("size", {*self.symbols.names.values(), *taken})
             self._region[value] = dim_var(name)
         return self._region[value]
 
     def _control(self, node: fx.Node, values: Values, said: Any) -> list[Any]:
         """A choice or a loop, whose branches and bodies are graphs."""
-        given = [_resolved(each, values) for each in node.args]
+        given = [_resolved(arg, values) for arg in node.args]
         if str(node.target) == "cond":
             made = choice(self._inside, *given)
         else:
@@ -247,7 +247,7 @@ class Reader:
         if type(said).__name__ == "SymBool":
             found: Any = self.symbols.holds(expression)
             if found is None and (least := self.symbols.least(expression)) is not None:
-                found = reduce(op.logical_and, [amount(each) >= ZERO for each in least])
+                found = reduce(op.logical_and, [amount(scalar) >= ZERO for scalar in least])
         elif type(said).__name__ == "SymFloat":
             found = self.symbols.real(expression)
             found = value_of(expression, self.symbols) if found is None else found
@@ -277,7 +277,7 @@ class Reader:
             raise UnsupportedError.of(
                 "unsupported", message, place_of(node), expected, str(relation)
             )
-        self.least += [each for each in least if not isinstance(each, ScalarVar)]
+        self.least += [scalar for scalar in least if not isinstance(scalar, ScalarVar)]
 
     def _check(self, node: fx.Node, said: Any, made: Any) -> None:
         """Checks a row's result against torch's types."""
@@ -286,9 +286,9 @@ class Reader:
             if found is None or wanted is None:
                 continue
             parts = found if isinstance(found, complex_number.Complex) else (found,)
-            for each in parts:
-                if each is not None:
-                    self._check_part(node, wanted, each)
+            for part in parts:
+                if part is not None:
+                    self._check_part(node, wanted, part)
 
     def _check_part(self, node: fx.Node, wanted: Any, found: Expr) -> None:
         of = type_of(found)  # an ill-typed term is refused here, where the node is known

@@ -19,7 +19,7 @@ Build = Callable[[Sequence[Expr]], Expr]
 
 def _real(record: Callable[..., Expr]) -> Build:
     """A function of floats."""
-    return lambda parts: record(*[to(each, f64) for each in parts])
+    return lambda parts: record(*[to(part, f64) for part in parts])
 
 
 def _whole(record: Callable[[Expr], Expr]) -> Build:
@@ -31,8 +31,8 @@ def _joined(record: Callable[[Expr, Expr], Expr]) -> Build:
     """Two or more of one type; a float among whole numbers makes all of them floats."""
 
     def made(parts: Sequence[Expr]) -> Expr:
-        of = f64 if any(dtype(each) is f64 for each in parts) else i64
-        return reduce(record, [to(each, of) for each in parts])
+        of = f64 if any(dtype(part) is f64 for part in parts) else i64
+        return reduce(record, [to(part, of) for part in parts])
 
     return made
 
@@ -92,7 +92,7 @@ def value_of(expression: Sympy, symbols: Symbols) -> Expr | None:
             stack.append((here, True))
             stack += [(each, False) for each in here.args]
             continue
-        parts = [each for arg in here.args if (each := done[arg]) is not None]
+        parts = [expr for arg in here.args if (expr := done[arg]) is not None]
         build = _BUILT.get(type(here).__name__)
         done[here] = None if build is None or len(parts) != len(here.args) else build(parts)
     return done[root]

@@ -65,27 +65,27 @@ class Symbols:
 
     def depends_on_elements(self, expression: Sympy) -> bool:
         """Whether an expression has symbols that are bound."""
-        return any(each in self.bound for each in expression.free_symbols)
+        return any(symbol in self.bound for symbol in expression.free_symbols)
 
     def sides(self, relation: Sympy) -> tuple[Scalar, Scalar] | None:
         """The two sizes that a relation compares; None for other forms."""
-        left, right = (self._index(self.settled(each)) for each in relation.args)
+        left, right = (self._index(self.settled(arg)) for arg in relation.args)
         return None if left is None or right is None else (left, right)
 
     def least(self, relation: Sympy) -> tuple[Scalar, ...] | None:
         """Terms that are non-negative exactly if a relation holds, or None for other forms."""
         kind = type(relation).__name__
         if kind in ("And", "Or"):
-            parts = [self.least(each) for each in relation.args]
+            parts = [self.least(arg) for arg in relation.args]
             found = [part for part in parts if part is not None]
             if len(found) < len(parts):
                 return None
             if kind == "And":
-                return tuple(each for part in found for each in part)
+                return tuple(scalar for part in found for scalar in part)
             return (normal_dim(reduce(Max, [reduce(Min, part) for part in found])),)
         if kind not in _RELATIONS or (sides := self.sides(relation)) is None:
             return None
-        return tuple(normal_dim(each) for each in _RELATIONS[kind](*sides))
+        return tuple(normal_dim(scalar) for scalar in _RELATIONS[kind](*sides))
 
     def term(self, expression: Sympy) -> Size | None:
         """A size as a number or an index term, or None for other forms."""
@@ -99,8 +99,8 @@ class Symbols:
         settled = self.settled(expression)
         if settled.is_number and settled.is_integer:
             return int(settled)
-        made = self._index(settled, late)
-        return None if made is None else _number_or_term(self.equal.simplest(normal_dim(made)))
+        scalar = self._index(settled, late)
+        return None if scalar is None else _number_or_term(self.equal.simplest(normal_dim(scalar)))
 
     def holds(self, relation: Sympy) -> bool | None:
         """Whether a relation between sizes holds, or None if it depends on open ones."""
@@ -127,10 +127,10 @@ class Symbols:
                 continue
             if not ready:
                 stack.append((here, True))
-                stack += [(each, False) for each in here.args]
+                stack += [(arg, False) for arg in here.args]
                 continue
-            parts = [done[each] for each in here.args]
-            known_ = [each for each in parts if each is not None]
+            parts = [done[arg] for arg in here.args]
+            known_ = [part for part in parts if part is not None]
             done[here] = self._node(here, known_) if len(known_) == len(parts) else _cut(here, self)
             if done[here] is None and late is not None and here.is_integer:
                 done[here] = late(here)
@@ -183,8 +183,8 @@ def _cut(here: Sympy, symbols: Symbols) -> Scalar | None:
     """The term that a size is which was scaled by a short fraction and cut: `int(1.5 * n)`."""
     if type(here).__name__ not in ("TruncToInt", "FloorToInt") or not here.args[0].is_Mul:
         return None
-    scales = [each for each in here.args[0].args if each.is_number]
-    sizes = [each.args[0] for each in here.args[0].args if type(each).__name__ == "ToFloat"]
+    scales = [arg for arg in here.args[0].args if arg.is_number]
+    sizes = [arg.args[0] for arg in here.args[0].args if type(arg).__name__ == "ToFloat"]
     if len(scales) != 1 or len(sizes) != 1 or len(here.args[0].args) != 2:
         return None
     up, down = float(scales[0]).as_integer_ratio()
@@ -196,8 +196,8 @@ def _cut(here: Sympy, symbols: Symbols) -> Scalar | None:
 
 def _joined(parts: list[Scalar], join: Any) -> Scalar:  # Any: of two terms, a term
     whole = parts[0]
-    for each in parts[1:]:
-        whole = join(whole, each)
+    for part in parts[1:]:
+        whole = join(whole, part)
     return whole
 
 
@@ -211,21 +211,21 @@ class EqualSizes:
 
     def __init__(self, pairs: Iterable[tuple[Scalar, Scalar]] = ()) -> None:
         zeros = [_without_factor(a - b) for a, b in pairs]
-        self._zeros = [(each, _products(each)) for each in zeros if known(each) is None]
+        self._zeros = [(scalar, _products(scalar)) for scalar in zeros if known(scalar) is None]
         self._simplest: dict[Scalar, Scalar] = {}
 
     def simplest(self, size: Scalar) -> Scalar:
         """The simplest size that is found to be equal to another."""
         if not self._zeros or isinstance(size, ScalarVar) or known(size) is not None:
             return size
-        if (found := self._simplest.get(size)) is None:
-            found = size
-            while (simpler := min(self._equal(found), key=_order, default=found)) is not found:
-                if _order(simpler) >= _order(found):
+        if (scalar := self._simplest.get(size)) is None:
+            scalar = size
+            while (simpler := min(self._equal(scalar), key=_order, default=scalar)) is not scalar:
+                if _order(simpler) >= _order(scalar):
                     break
-                found = simpler
-            self._simplest[size] = found
-        return found
+                scalar = simpler
+            self._simplest[size] = scalar
+        return scalar
 
     def _equal(self, size: Scalar) -> Iterator[Scalar]:
         """What each pair makes of a size that one of its products divides a product of."""

@@ -31,4 +31,4 @@ FILES: Final = (
     window, norm, resample, recurrent,
 )  # fmt: skip
 
-TABLE: Final[dict[str, Row]] = {name: row for each in FILES for name, row in each.TABLE.items()}
+TABLE: Final[dict[str, Row]] = {name: row for file in FILES for name, row in file.TABLE.items()}

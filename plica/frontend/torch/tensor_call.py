@@ -39,18 +39,18 @@ def call_of(
     """
     if not by_arrays and (found := _by_addresses(code, inputs, said)) is not None:
         return found
-    orders = [memory_order(each) for each in inputs]
+    orders = [memory_order(node) for node in inputs]
 
     def called(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results of code in which the host has a share."""
         given = [
-            each if order is None else each.permute(order)
-            for each, order in zip(tensors, orders, strict=True)
+            tensor if order is None else tensor.permute(order)
+            for tensor, order in zip(tensors, orders, strict=True)
         ]
         if on_gpu:
             return _on_device(code, given, said[0].device)
         made = code(*map(array_of, given))
-        return [tensor_of_array(each) for each in (made if isinstance(made, tuple) else [made])]
+        return [tensor_of_array(array) for array in (made if isinstance(made, tuple) else [made])]
 
     return called
 
@@ -69,16 +69,16 @@ class AddressedCode:
 
         self._run, self._aligned, self._allocators = run, aligned, allocators
         self._dense = torch.contiguous_format
-        self._orders = [memory_order(each) for each in inputs]
+        self._orders = [memory_order(node) for node in inputs]
         self._strides = [
-            None if order is None else each.meta["val"].stride()
-            for each, order in zip(inputs, self._orders, strict=True)
+            None if order is None else node.meta["val"].stride()
+            for node, order in zip(inputs, self._orders, strict=True)
         ]
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results of tensors that lie as is expected, and of others, which are copied first."""
         dense = list(inputs)
-        addresses = [each.data_ptr() for each in dense]
+        addresses = [tensor.data_ptr() for tensor in dense]
         strides = self._strides
         others = [
             at
@@ -93,7 +93,7 @@ class AddressedCode:
             dense[at] = plain.clone(memory_format=self._dense)
             addresses[at] = dense[at].data_ptr()
         made = [allocate() for allocate in self._allocators]
-        self._run(addresses, [each.data_ptr() for each in made])
+        self._run(addresses, [tensor.data_ptr() for tensor in made])
         return made
 
 
@@ -189,7 +189,7 @@ def laid_out(tensor: torch.Tensor, wanted: Sequence[int]) -> torch.Tensor:
         return tensor
     # An axis with stride 0 is stored once.
     repeats = [size > 1 and not by for size, by in zip(tensor.shape, wanted, strict=True)]
-    once = tensor[tuple([slice(0, 1) if each else slice(None) for each in repeats])]
+    once = tensor[tuple([slice(0, 1) if repeat else slice(None) for repeat in repeats])]
     if _overlaps(once.shape, wanted):
         return tensor  # torch itself cannot write to it; only views have such strides
     found = torch.empty_strided(once.shape, wanted, dtype=tensor.dtype, device=tensor.device).copy_(

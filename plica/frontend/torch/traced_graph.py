@@ -51,7 +51,7 @@ class StoredTensors:
 
     def __init__(self, tensors: dict[int, torch.Tensor]) -> None:
         self.tensors = dict(tensors)
-        self.held = {at: each.detach() for at, each in tensors.items()}
+        self.held = {at: tensor.detach() for at, tensor in tensors.items()}
         self.edition = 0
         self._seen = self._state()
 
@@ -70,7 +70,7 @@ class StoredTensors:
             self.edition += 1
 
     def _state(self) -> list[tuple[int, int]]:
-        return [(each._version, each.data_ptr()) for each in self.tensors.values()]
+        return [(tensor._version, tensor.data_ptr()) for tensor in self.tensors.values()]
 
 
 class TracedGraph:
@@ -149,7 +149,7 @@ class TracedGraph:
         """A node that torch computes, and the places that it reads."""
         target: Any = node.target
         at = self._places[node]
-        given = [_reader(each, self._places) for each in node.args]
+        given = [_reader(arg, self._places) for arg in node.args]
         named = {name: _reader(each, self._places) for name, each in node.kwargs.items()}
 
         def work(values: list[Any]) -> None:
@@ -162,7 +162,7 @@ class TracedGraph:
         self, part: TorchPart, run: TensorCall, symbols: Symbols
     ) -> tuple[Work, set[int]]:
         """A part that Plica has compiled, and the places that it reads."""
-        inputs = [self._places[each] for each in given_inputs(part, self.frozen)]
+        inputs = [self._places[given_input] for given_input in given_inputs(part, self.frozen)]
         outputs = [self._places[node] for node in part.outputs]
         layouts = [expected_strides(node.meta["val"], symbols) for node in part.outputs]
 
@@ -180,10 +180,10 @@ class TracedGraph:
             message = f"A graph that changes tensors is left to torch: {names}."
             warnings.warn(message, TorchFallback, stacklevel=2)
             return TorchPlan(tuple(nodes), ())
-        found = plan(self.graph, symbols)
-        if found.refused:
-            warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
-        return found
+        torch_plan = plan(self.graph, symbols)
+        if torch_plan.refused:
+            warnings.warn(_listed(torch_plan.refused), TorchFallback, stacklevel=2)
+        return torch_plan
 
     def _note_equal(self, sizes: Sequence[int]) -> None:
         """Note the symbols that had equal sizes in all calls: each has the first of its like.
@@ -201,7 +201,7 @@ class TracedGraph:
         key = part, self._equal
         if key not in self._open:
             names = [*self._names.values()]
-            merged = {each: names[at] for each, at in zip(self._names, self._equal, strict=True)}
+            merged = {name: names[at] for name, at in zip(self._names, self._equal, strict=True)}
             try:
                 module = module_of(self.graph, part, Symbols(merged, {}), self.frozen)
                 given = given_inputs(part, self.frozen)
@@ -262,5 +262,5 @@ def _reader(given: Any, places: dict[fx.Node, int]) -> Read:
 
 
 def _listed(refused: Sequence[Diagnostic]) -> str:
-    lines = dict.fromkeys(str(each).splitlines()[0] for each in refused)
+    lines = dict.fromkeys(str(diagnostic).splitlines()[0] for diagnostic in refused)
     return "Plica leaves these to torch:\n" + "\n".join(f"- {line}" for line in lines)

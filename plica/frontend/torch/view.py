@@ -92,7 +92,7 @@ def _is_whole(node: fx.Node) -> bool:
     said, whole = known
     sizes: list[Any] = [*said.shape, *said.stride(), *whole.shape]
     return (
-        all(isinstance(each, int) for each in sizes)
+        all(isinstance(size, int) for size in sizes)
         and said.dtype == whole.dtype
         and said.numel() == whole.numel()
         and bool(said.is_contiguous())

@@ -39,7 +39,7 @@ class Spanned:
 
 def write(d: ArrayDialect, of: Compute, args: Sequence[ArrayValue]) -> ArrayValue:
     """The result of a tensor expression on arrays."""
-    shape = tuple([number(each) for each in of.shape])
+    shape = tuple([number(term) for term in of.shape])
     buffers = dict(zip(of.inputs, args, strict=True))
     if 0 in shape:
         return d.constant(np.zeros(shape, of.dtype.numpy), of.dtype)
@@ -72,7 +72,7 @@ class ExpressionWriter:
                 self.placed[node] = self.parent.place(node)
                 continue
             kids = self.needs(node)
-            if missing := [each for each in kids if each not in self.placed]:
+            if missing := [child for child in kids if child not in self.placed]:
                 stack.extend(missing)
                 continue
             stack.pop()
@@ -86,7 +86,7 @@ class ExpressionWriter:
         if isinstance(node, sc.Load):
             _, general = self.split(node)
             return [node.indices[at] for at in general]
-        return [each for each in node._children if isinstance(each, sc.Scalar)]
+        return [child for child in node._children if isinstance(child, sc.Scalar)]
 
     def add(self, node: sc.Scalar) -> Spanned:
         """A node whose parts are written."""
@@ -113,34 +113,34 @@ class ExpressionWriter:
         row = sc.row_of(node)
         if row is None:
             raise CompilerBug(f"{type(node).__name__} has no row.")
-        values, axes = self.together([self.placed[each] for each in self.needs(node)])
+        values, axes = self.together([self.placed[need] for need in self.needs(node)])
         return Spanned(scalar(self.d, row.name, *values), axes)
 
     # --- axes ------------------------------------------------------------------------------------
 
     def in_order(self, axes: Any) -> Axes:
         """Axes in the order of their scopes."""
-        return tuple([each for each in self.extents if each in axes])
+        return tuple([extent for extent in self.extents if extent in axes])
 
     def together(self, parts: Sequence[Spanned]) -> tuple[list[ArrayValue], Axes]:
         """Arrays spread over the axes of all."""
-        axes = self.in_order({axis for each in parts for axis in each.axes})
-        return [self.over(each, axes, whole=False) for each in parts], axes
+        axes = self.in_order({axis for part in parts for axis in part.axes})
+        return [self.over(part, axes, whole=False) for part in parts], axes
 
     def over(self, of: Spanned, axes: Axes, whole: bool = True) -> ArrayValue:
         """An array spread over axes."""
         if of.axes == axes:
             return of.value
-        value = self.turned(of, tuple([each for each in axes if each in of.axes]))
-        shape = [self.extents[each] for each in axes]
-        return self.d.spread(value, [axes.index(each) for each in axes if each in of.axes], shape,
+        value = self.turned(of, tuple([axis for axis in axes if axis in of.axes]))
+        shape = [self.extents[axis] for axis in axes]
+        return self.d.spread(value, [axes.index(axis) for axis in axes if axis in of.axes], shape,
                              whole)  # fmt: skip
 
     def turned(self, of: Spanned, axes: Axes) -> ArrayValue:
         """An array with its axes in another order."""
         if of.axes == axes:
             return of.value
-        return self.d.transpose(of.value, [of.axes.index(each) for each in axes])
+        return self.d.transpose(of.value, [of.axes.index(axis) for axis in axes])
 
     # --- loads -----------------------------------------------------------------------------------
 
@@ -185,10 +185,10 @@ class ExpressionWriter:
             value = self.d.reshape(x, shape) if len(shape) < len(x.shape) else x
             return self.ordered(value, axes)
         given = [self.placed[node.indices[at]] for at in general]
-        spread = self.in_order({axis for each in given for axis in each.axes})
-        shape = [self.extents[each] for each in spread]
-        places = [cast(self.d, self.over(each, spread), i64) for each in given]
-        columns = [self.d.reshape(each, (*shape, 1)) for each in places]
+        spread = self.in_order({axis for spanned in given for axis in spanned.axes})
+        shape = [self.extents[var] for var in spread]
+        places = [cast(self.d, self.over(spanned, spread), i64) for spanned in given]
+        columns = [self.d.reshape(place, (*shape, 1)) for place in places]
         at_places = columns[0] if len(columns) == 1 else self.d.join(columns, len(shape))
         value = self.d.gather(x, general, at_places)
         rest = [size for at, size in enumerate(x.shape) if at in plain and plain[at][1]]
@@ -226,17 +226,17 @@ class ExpressionWriter:
 
     def reduce(self, node: sc.Reduce) -> Spanned:
         """A dot where products are summed, a reduction elsewhere."""
-        extents = [number(each) for each in node.extents]
+        extents = [number(extent) for extent in node.extents]
         if 0 in extents:
             return self.add(MEANING[node.combiner][0](sc.dtype_of(node.body)))
         inner = self.inside(node.axes, extents)
-        if (found := inner.dotted(node)) is not None:
-            return found
+        if (spanned := inner.dotted(node)) is not None:
+            return spanned
         value = inner.place(node.body)
         axes = inner.in_order({*value.axes, *node.axes})
         whole = inner.over(value, axes)
-        places = [at for at, each in enumerate(axes) if each in node.axes]
-        rest = tuple([each for each in axes if each not in node.axes])
+        places = [at for at, axis in enumerate(axes) if axis in node.axes]
+        rest = tuple([axis for axis in axes if axis not in node.axes])
         return Spanned(self.d.reduce(node.combiner, whole, places), rest)
 
     def dotted(self, node: sc.Reduce) -> Spanned | None:
@@ -247,13 +247,13 @@ class ExpressionWriter:
         both = set(x.axes) & set(y.axes)
         if not both.issuperset(node.axes) or both >= {*x.axes, *y.axes}:
             return None
-        common = tuple([each for each in self.in_order(both) if each not in node.axes])
+        common = tuple([var for var in self.in_order(both) if var not in node.axes])
 
         def pairs(axes: Sequence[sc.ScalarVar]) -> list[tuple[int, int]]:
-            return [(x.axes.index(each), y.axes.index(each)) for each in axes]
+            return [(x.axes.index(axis), y.axes.index(axis)) for axis in axes]
 
         value = self.d.dot(x.value, y.value, pairs(common), pairs(node.axes))
-        own = [tuple([a for a in each.axes if a not in both]) for each in (x, y)]
+        own = [tuple([a for a in spanned.axes if a not in both]) for spanned in (x, y)]
         assert self.parent is not None
         return self.parent.ordered(value, (*common, *own[0], *own[1]))
 
@@ -268,13 +268,13 @@ class ExpressionWriter:
         value = inner.place(node.body)
         axes = inner.in_order({*value.axes, node.axis})
         along = axes.index(node.axis)
-        found = self.d.running(node.combiner, inner.over(value, axes), along, node.reverse)
-        if found is None:
+        array_value = self.d.running(node.combiner, inner.over(value, axes), along, node.reverse)
+        if array_value is None:
             return self.place(as_reductions(node))
         if node.exclusive:
-            found = self.shifted(found, along, node)
-        renamed = tuple([here if each is node.axis else each for each in axes])
-        return self.ordered(found, renamed)
+            array_value = self.shifted(array_value, along, node)
+        renamed = tuple([here if axis is node.axis else axis for axis in axes])
+        return self.ordered(array_value, renamed)
 
     def shifted(self, x: ArrayValue, axis: int, node: Prefix) -> ArrayValue:
         """Each place has what the one before it had, the first has the identity."""

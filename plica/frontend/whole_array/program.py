@@ -45,11 +45,11 @@ Value: TypeAlias = "ArrayValue | ScopedFunction | tuple[Value, ...]"
 def sized_main(of: Module | Scripted, sizes: Mapping[str, int]) -> tuple[Module, ex.Function]:
     """A module with numbers for its sizes, and its main function; open ones are refused."""
     inferred = infer(as_module(of))
-    named = {each: sizes[str(each.name)] for each in open_dims(inferred) if str(each.name) in sizes}
+    named = {dim: sizes[str(dim.name)] for dim in open_dims(inferred) if str(dim.name) in sizes}
     if named:
         inferred = sized(inferred, named)
     if has_open_dims(inferred):
-        found = ", ".join(str(each.type) for each in inferred.main_function().params)
+        found = ", ".join(str(param.type) for param in inferred.main_function().params)
         message = "A program is written for sizes that are known."
         hint = "Give the sizes of the inputs: sizes={'n': 8}."
         raise UnsupportedError.of("unsupported", message, None, "numbers", found, hint)
@@ -77,7 +77,7 @@ def leaves(of: Value) -> list[ArrayValue]:
 def gathered(of: Type | None, arrays: Iterator[ArrayValue]) -> Value:
     """The value of a type that arrays are."""
     if isinstance(of, TupleType):
-        return tuple([gathered(each, arrays) for each in of.items])
+        return tuple([gathered(item, arrays) for item in of.items])
     return next(arrays)
 
 
@@ -124,7 +124,7 @@ class ProgramWriter:
                 scope[node.var] = scope[node.value]
             if isinstance(node, ex.Let) and isinstance(node.value, ex.Function):
                 scope[node.var] = ScopedFunction(node.value, scope)
-            if missing := [each for each in self.needs(node) if each not in scope]:
+            if missing := [need for need in self.needs(node) if need not in scope]:
                 stack.append(missing[0])
                 continue
             stack.pop()
@@ -161,7 +161,7 @@ class ProgramWriter:
             case ex.Let():
                 return scope[node.body]
             case ex.Tuple(items):
-                return tuple([scope[each] for each in items])
+                return tuple([scope[item] for item in items])
             case ex.Project(value, index):
                 whole = scope[value]
                 assert isinstance(whole, tuple)
@@ -171,9 +171,9 @@ class ProgramWriter:
             case ex.Call(function, args):
                 callee = scope[function]
                 assert isinstance(callee, ScopedFunction)
-                return self.call(callee, [scope[each] for each in args])
+                return self.call(callee, [scope[arg] for arg in args])
             case ex.Apply():
-                return self.operator(node, [scope[each] for each in node.args])
+                return self.operator(node, [scope[arg] for arg in node.args])
         raise CompilerBug(f"{type(node).__name__} is neither written nor refused.")
 
     def choice(self, node: ex.If, scope: Scope) -> Value:
@@ -253,7 +253,7 @@ class ProgramWriter:
                 inner = inner.body
             if not isinstance(inner, ex.Call) or not self.itself(inner.callee, function, scope):
                 continue
-            free = [*[each.value for each in lets], body.condition, other, *inner.args]
+            free = [*[let.value for let in lets], body.condition, other, *inner.args]
             if not any(self.itself(e, function, scope) for f in free for e in post_order(f)):
                 return lets, body, inner, goes_on
         return None
@@ -263,13 +263,13 @@ class ProgramWriter:
         branch: ex.If, call: ex.Call, goes_on: bool,
     ) -> Value:  # fmt: skip
         """A loop over the parameters, and after it the result."""
-        types = [each.type for each in function.params]
+        types = [param.type for param in function.params]
 
         def inside(given: Sequence[ArrayValue]) -> Scope:
             arrays = iter(given)
-            inner = self.bound(function, [gathered(each, arrays) for each in types], scope)
-            for each in lets:
-                self.bind(each, inner)
+            inner = self.bound(function, [gathered(type_, arrays) for type_ in types], scope)
+            for let in lets:
+                self.bind(let, inner)
             return inner
 
         def test(given: Sequence[ArrayValue]) -> list[ArrayValue]:
@@ -282,9 +282,9 @@ class ProgramWriter:
             while isinstance(side, ex.Let):
                 self.bind(side, inner)
                 side = side.body
-            return [leaf for each in call.args for leaf in leaves(self.deeper(each, inner))]
+            return [leaf for arg in call.args for leaf in leaves(self.deeper(arg, inner))]
 
-        last = self.d.loop([leaf for each in args for leaf in leaves(each)], test, step)
+        last = self.d.loop([leaf for arg in args for leaf in leaves(arg)], test, step)
         return self.deeper(branch.orelse if goes_on else branch.then, inside(last))
 
     def bind(self, of: ex.Let, scope: Scope) -> None:
@@ -297,19 +297,19 @@ class ProgramWriter:
     def operator(self, node: ex.Apply, given: Sequence[Value]) -> Value:
         """An operator: the dialect's own, its tensor expressions, or its decomposition."""
         args = [leaf for each in given for leaf in leaves(each)]
-        if (found := self.d.direct(node, args)) is not None:
-            return found
+        if (array_value := self.d.direct(node, args)) is not None:
+            return array_value
         if (record := find(node.op)) is None:
             raise CompilerBug(f"The operator {node.op} of an inferred module does not exist.")
         if record.compute is None:
             types = tuple([_type_of(each) for each in given])
             function = self.decomposition(record, node, types)
             return self.deeper(function.body, dict(zip(function.params, given, strict=True)))
-        buffers = [Buffer(Name("x", at), _sizes(each), each.dtype) for at, each in enumerate(args)]
+        buffers = [Buffer(Name("x", at), _sizes(arg), arg.dtype) for at, arg in enumerate(args)]
         computed = record.compute(dict(node.attrs), *buffers)
         values = dict(zip(buffers, args, strict=True))
         if isinstance(computed, Compute):
-            return write(self.d, computed, [values[each] for each in computed.inputs])
+            return write(self.d, computed, [values[buffer] for buffer in computed.inputs])
         return tuple([write(self.d, e, [values[b] for b in e.inputs]) for e in computed])
 
     def decomposition(
@@ -317,15 +317,15 @@ class ProgramWriter:
     ) -> ex.Function:
         """The function of other operators that an operator is, once for all its calls."""
         key = (node.op, node.attrs, types)
-        if (found := self.known.get(key)) is None:
+        if (function := self.known.get(key)) is None:
             assert record.decompose is not None
             params = tuple([ex.Var(Name("x", at), of) for at, of in enumerate(types)])
             body = record.decompose(dict(node.attrs), *params)
             name = ex.Var(Name("decomposition"), None)
             whole = infer(module({name: ex.Function((), (), params, None, body)}, name))
-            found = rename_apart(whole.main_function(), whole.definitions())
-            self.known[key] = found
-        return found
+            function = rename_apart(whole.main_function(), whole.definitions())
+            self.known[key] = function
+        return function
 
 
 def _sizes(of: ArrayValue) -> tuple[Any, ...]:
@@ -343,4 +343,4 @@ def _type_of(of: Value) -> Type:
 
 def flat_types(of: Type | None) -> list[tuple[tuple[int, ...], Any]]:
     """The sizes and dtypes of the tensors of a parameter."""
-    return [(static_shape(each) or (), each.dtype) for each in tensors(of)]
+    return [(static_shape(tensor) or (), tensor.dtype) for tensor in tensors(of)]

@@ -50,12 +50,12 @@ def cast(d: ArrayDialect, x: ArrayValue, to: DType) -> ArrayValue:
         return d.convert(x, to)
     wide = x if x.dtype in (f32, f64) else d.convert(x, f32)
     low, high = to.bounds
-    found = d.convert(wide, to)
+    array_value = d.convert(wide, to)
     above = d.compare("GE", wide, number(d, float(high + 1), wide))
     below = d.compare("LT", wide, number(d, float(low), wide))
-    found = d.select(above, number(d, high, found), found)
-    found = d.select(below, number(d, low, found), found)
-    return d.select(d.compare("NE", wide, wide), number(d, 0, found), found)
+    array_value = d.select(above, number(d, high, array_value), array_value)
+    array_value = d.select(below, number(d, low, array_value), array_value)
+    return d.select(d.compare("NE", wide, wide), number(d, 0, array_value), array_value)
 
 
 def _is_zero(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
@@ -80,10 +80,10 @@ def _truncdiv(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
     if x.dtype.kind == "int":
         minus = d.compare("EQ", y, number(d, -1, y))
         plain = d.apply("divide", x, d.select(minus, number(d, 1, y), divisor))
-        found = d.select(minus, _negative(d, x), plain)
+        array_value = d.select(minus, _negative(d, x), plain)
     else:
-        found = d.apply("divide", x, divisor)
-    return d.select(zero, number(d, 0, x), found)
+        array_value = d.apply("divide", x, divisor)
+    return d.select(zero, number(d, 0, x), array_value)
 
 
 def _truncmod(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
@@ -118,14 +118,14 @@ def _floor_mod(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
 def _floor_div(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
     if x.dtype.is_float:
         return _float_floor_div(d, x, y)
-    found = _truncdiv(d, x, y)
+    array_value = _truncdiv(d, x, y)
     if x.dtype.kind != "int":
-        return found
-    left = d.apply("subtract", x, d.apply("multiply", found, y))
+        return array_value
+    left = d.apply("subtract", x, d.apply("multiply", array_value, y))
     apart = d.compare("LT", d.apply("xor", left, y), number(d, 0, x))
     lower = d.apply("and", apart, d.apply("not", _is_zero(d, left)))
     lower = d.apply("and", lower, d.apply("not", _is_zero(d, y)))
-    return d.select(lower, d.apply("subtract", found, number(d, 1, x)), found)
+    return d.select(lower, d.apply("subtract", array_value, number(d, 1, x)), array_value)
 
 
 def _float_floor_div(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
@@ -138,10 +138,10 @@ def _float_floor_div(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValu
     quotient = d.select(lower, d.apply("subtract", quotient, number(d, 1, x)), quotient)
     down = d.apply("floor", quotient)
     far = d.compare("GT", d.apply("subtract", quotient, down), number(d, 0.5, x))
-    found = d.select(far, d.apply("add", down, number(d, 1, x)), down)
+    value = d.select(far, d.apply("add", down, number(d, 1, x)), down)
     through = d.apply("divide", x, y)
-    found = d.select(_is_zero(d, quotient), _copysign(d, number(d, 0, x), through), found)
-    return d.select(_is_zero(d, y), through, found)
+    value = d.select(_is_zero(d, quotient), _copysign(d, number(d, 0, x), through), value)
+    return d.select(_is_zero(d, y), through, value)
 
 
 def _copysign(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
@@ -155,8 +155,8 @@ def _power(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
     if x.dtype.kind == "uint":
         return d.apply("power", x, y)
     below = d.compare("LT", y, number(d, 0, y))
-    found = d.apply("power", x, d.select(below, number(d, 0, y), y))
-    return d.select(below, number(d, 0, x), found)
+    array_value = d.apply("power", x, d.select(below, number(d, 0, y), y))
+    return d.select(below, number(d, 0, x), array_value)
 
 
 def _shift(word: str) -> Meaning:
@@ -171,8 +171,8 @@ def _shift(word: str) -> Meaning:
         full = {"shift_left": "shift_left"}.get(
             word, "shift_right_arithmetic" if signed else "shift_right_logical"
         )
-        found = d.apply(full, x, d.select(inside, y, number(d, bits - 1, y)))
-        return found if signed else d.select(inside, found, number(d, 0, x))
+        array_value = d.apply(full, x, d.select(inside, y, number(d, bits - 1, y)))
+        return array_value if signed else d.select(inside, array_value, number(d, 0, x))
 
     return meaning
 
@@ -210,14 +210,14 @@ def _fma(d: ArrayDialect, x: ArrayValue, y: ArrayValue, z: ArrayValue) -> ArrayV
     """The product of two f32 is exact in f64."""
     if x.dtype is f64:
         refuse(d, "fma", x.dtype)
-    a, b, c = (d.convert(each, f64) for each in (x, y, z))
+    a, b, c = (d.convert(array_value, f64) for array_value in (x, y, z))
     return d.convert(d.apply("add", d.apply("multiply", a, b), c), x.dtype)
 
 
 def _scaled(word: str, factor: float) -> Meaning:
     def meaning(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
-        found = d.apply("log", d.convert(x, f64))
-        return d.convert(d.apply("multiply", found, number(d, factor, found)), x.dtype)
+        array_value = d.apply("log", d.convert(x, f64))
+        return d.convert(d.apply("multiply", array_value, number(d, factor, array_value)), x.dtype)
 
     return meaning
 
@@ -249,7 +249,7 @@ def scalar(d: ArrayDialect, name: str, *values: ArrayValue) -> ArrayValue:
     first = values[0]
     if name in COMPARE:
         narrow = first.dtype is bool_ and name not in ("Eq", "Ne")
-        x, y = (d.convert(each, i32) for each in values) if narrow else values
+        x, y = (d.convert(value, i32) for value in values) if narrow else values
         return d.compare(COMPARE[name], x, y)
     if name in ROUNDED and not first.dtype.is_float:
         return first

@@ -27,7 +27,7 @@ def parameters(of: Module) -> int:
         if isinstance(node, Apply):
             learnt = node.args[:3] if node.op == "nn.batch_norm" else node.args
             found |= {each: None for each in learnt if isinstance(each, Const) and each.shape}
-    return sum(prod(each.shape) for each in found)
+    return sum(prod(constant.shape) for constant in found)
 
 
 # Which axes of a weight are summed over, for each number of the result.

@@ -22,10 +22,10 @@ from plica.ir.type import TensorType, infer, static_shape, tensor, type_of
 
 def apply(name: str, *args: Expr | tuple[Expr, ...], **attributes: Any) -> Expr:
     """An operator by its name, applied."""
-    found = find(name)
-    assert found is not None, name
-    made: Expr = found(*args, **attributes)
-    return made
+    operator = find(name)
+    assert operator is not None, name
+    expr: Expr = operator(*args, **attributes)
+    return expr
 
 
 def given(name: str, shape: tuple[int, ...], dtype: str = "f32") -> Var:

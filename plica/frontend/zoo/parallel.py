@@ -51,8 +51,8 @@ class _Modules:
     def conv(self, x: Expr, out: int, kernel: tuple[int, int], stride: int = 1) -> Expr:
         """A convolution that preserves the size; with stride 2, or 0 for 1, one without padding."""
         around = None if stride == 1 else 0
-        made = self.layers.conv(x, scaled(out, self.width), kernel, stride or 1, padding=around)
-        return apply("nn.relu", self.layers.normed(made))
+        expr = self.layers.conv(x, scaled(out, self.width), kernel, stride or 1, padding=around)
+        return apply("nn.relu", self.layers.normed(expr))
 
     def along(self, x: Expr, way: Way) -> Expr:
         """Convolutions one after the other."""

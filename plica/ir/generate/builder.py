@@ -89,12 +89,12 @@ class Builder:
         shapes = [(), (2,), (2, 3), (0,), (1, 2), (3,)]
         chosen = [f32, self.draw(dtypes())]
         sizes = [self.choose(shapes) for _ in range(2)]
-        self.palette = [_static(shape, each) for shape in sizes for each in chosen]
+        self.palette = [_static(shape, dtype) for shape in sizes for dtype in chosen]
 
     def tensor_type(self) -> ty.TensorType:
         """One of the palette."""
-        found: ty.TensorType = self.choose(self.palette)
-        return found
+        tensor: ty.TensorType = self.choose(self.palette)
+        return tensor
 
     def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> ty.Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
@@ -147,7 +147,7 @@ def instantiate(
 ) -> tuple[tuple[ty.Type, ...], ty.Type]:
     """Parameters and result of a function type at the given types and dims."""
     mapping = dict(zip((*function.types, *function.dims), (*types, *dims), strict=True))
-    params = tuple(substitute(each, mapping) for each in function.params)
+    params = tuple(substitute(param, mapping) for param in function.params)
     return params, substitute(function.ret, mapping)
 
 
@@ -203,7 +203,7 @@ def types(
 def dims_in(types: Sequence[Type], among: Sequence[ScalarVar]) -> tuple[ScalarVar, ...]:
     """Those of the dims that the types mention, in order of first appearance."""
     found = [node for node in post_order(*types) if isinstance(node, ScalarVar)]
-    return tuple(dict.fromkeys(each for each in found if each in among))
+    return tuple(dict.fromkeys(var for var in found if var in among))
 
 
 def cover(builder: Builder, type: Type, depth: int = 2) -> list[ex.Pattern]:
@@ -217,9 +217,9 @@ def split(builder: Builder, type: ty.DataType | ty.TupleType, depth: int = 2) ->
     """As `cover`, looking inside the value at least once."""
     found: list[ex.Pattern] = []
     if isinstance(type, ty.DataType):
-        for each in builder.constructors_of(type):
-            for items in _product(builder, fields_of(each, type), depth):
-                found.append(ex.PConstructor(each, items))
+        for constructor in builder.constructors_of(type):
+            for items in _product(builder, fields_of(constructor, type), depth):
+                found.append(ex.PConstructor(constructor, items))
     else:
         found = [ex.PTuple(items) for items in _product(builder, type.items, depth)]
     if len(found) > 1 and builder.chance(3):
@@ -246,11 +246,11 @@ def variables(pattern: ex.Pattern) -> list[ex.Var]:
 
 def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[ex.Pattern, ...]]:
     """Patterns for each case: one field is matched further, the others are bound whole."""
-    deep = [i for i, each in enumerate(types) if isinstance(each, ty.DataType | ty.TupleType)]
+    deep = [i for i, type_ in enumerate(types) if isinstance(type_, ty.DataType | ty.TupleType)]
     where = builder.choose(deep or range(len(types))) if types else 0
     cases = cover(builder, types[where], depth - 1) if types else [ex.PAny()]
     made: list[tuple[ex.Pattern, ...]] = []
     for case in cases:
-        items = [case if i == where else catch_all(builder, each) for i, each in enumerate(types)]
+        items = [case if i == where else catch_all(builder, type_) for i, type_ in enumerate(types)]
         made.append(tuple(items))
     return made

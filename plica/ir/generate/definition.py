@@ -68,7 +68,7 @@ def signature(
     own = builder.dims(builder.count(0, 2))
     types = () if first_order else builder.type_vars(builder.count(0, 1))
     params: list[Type] = [
-        TensorType((each, *_more(builder, own)), builder.tensor_type().dtype) for each in own
+        TensorType((var, *_more(builder, own)), builder.tensor_type().dtype) for var in own
     ]
     params += types
     inner = scope.inner((), own, types)
@@ -78,7 +78,7 @@ def signature(
         else:
             params.append(builder.type(inner, 1, functions=not first_order))
     dims = dims_in(params, own)
-    return dims, types, [ex.Var(builder.name(), each) for each in params]
+    return dims, types, [ex.Var(builder.name(), param) for param in params]
 
 
 def _more(builder: Builder, own: tuple[ScalarVar, ...]) -> tuple[Any, ...]:
@@ -95,15 +95,15 @@ def _over(builder: Builder, a: TypeVar) -> Type:
         TupleType((a, a)),
     ]
     options += [DataType(name, (a,) * len(d.types)) for name, d in builder.data]
-    found: Type = builder.choose(options)
-    return found
+    type_: Type = builder.choose(options)
+    return type_
 
 
 def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function over earlier definitions; it may be polymorphic, symbolic and higher order."""
     dims, types, params = signature(builder, scope)
     inner = scope.inner(params, dims, types)
-    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    tensors = [param for param in params if isinstance(param.type, TensorType)]
     if tensors and builder.chance(4):
         loop(builder, inner, depth, builder.choose(tensors))
     result = body(builder, inner, depth)
@@ -116,7 +116,7 @@ def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
 def counting(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function that calls itself while its first argument, cut off at DEPTH, is positive."""
     dims, types, params = signature(builder, scope)
-    ret = builder.choose([typed(each) for each in params] or [builder.tensor_type()])
+    ret = builder.choose([typed(param) for param in params] or [builder.tensor_type()])
     type = FuncType(dims, types, (_SCALAR, *map(typed, params)), ret)
     itself = ex.Var(builder.name(), type)
     function = count_down(builder, scope, depth, type, itself)
@@ -141,7 +141,7 @@ def count_down(
     builder: Builder, scope: GenerationScope, depth: int, type: FuncType, again: ex.Var
 ) -> ex.Function:
     """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, with count first."""
-    count, *params = (ex.Var(builder.name(), each) for each in type.params)
+    count, *params = (ex.Var(builder.name(), param) for param in type.params)
     zero, one, top = ex.const(0, i64), ex.const(1, i64), ex.const(DEPTH, i64)
     stop = apply("less_equal", count, zero)
     fewer = apply("minimum", count, top)
@@ -152,9 +152,9 @@ def count_down(
     inner = cheap.inner((count, *params), type.dims, type.types)
     base = body(builder, inner.inner(), min(depth, 1), type.ret)
     args = [less]
-    for each in params:
-        made = make(builder, inner, typed(each), 0)
-        args.append(each if made is None else made)
+    for param in params:
+        expr = make(builder, inner, typed(param), 0)
+        args.append(param if expr is None else expr)
     # Polymorphic recursion keeps its own types and the dims of its parameters.
     if type.dims:
         args = [less, *params]
@@ -183,7 +183,7 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
     clauses = []
     for way in builder.constructors_of(whole):
         pattern = ex.PConstructor(
-            way, tuple(catch_all(builder, each) for each in fields_of(way, whole))
+            way, tuple(catch_all(builder, type_) for type_ in fields_of(way, whole))
         )
         bound = variables(pattern)
         assume(len(set(bound)) == len(bound))
@@ -262,7 +262,7 @@ def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[ex.Var, 
         here = DataType(name, tuple(builder.tensor_type() for _ in definition.types))
         if (value := make(builder, inner, here, depth)) is not None:
             inner.add(value, here)
-    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    tensors = [param for param in params if isinstance(param.type, TensorType)]
     if tensors and builder.chance(3):
         loop(builder, inner, depth, builder.choose(tensors))
     for known in scope.pool:  # what is defined is used, mostly
@@ -279,12 +279,12 @@ def use(builder: Builder, scope: GenerationScope, callee: KnownExpression, depth
     if isinstance(callee.expr, ex.Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
         return
     for _ in range(2):
-        if (found := call_known(builder, scope, callee, depth)) is None:
+        if (expression := call_known(builder, scope, callee, depth)) is None:
             return
-        if not isinstance(found.type, FuncType):
-            bind(builder, scope, found)
+        if not isinstance(expression.type, FuncType):
+            bind(builder, scope, expression)
             return
-        callee = found
+        callee = expression
 
 
 def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpression:
@@ -297,14 +297,14 @@ def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpre
     parts = usable[: builder.count(1, 3)]
     if len(parts) == 1:
         return KnownExpression(scope.close(parts[0].expr), parts[0].type)
-    items = ex.Tuple(tuple(each.expr for each in parts))
-    return KnownExpression(scope.close(items), TupleType(tuple(each.type for each in parts)))
+    items = ex.Tuple(tuple(part.expr for part in parts))
+    return KnownExpression(scope.close(items), TupleType(tuple(part.type for part in parts)))
 
 
 def without_definitions(builder: Builder, scope: GenerationScope) -> GenerationScope:
     """The scope without functions that may take many steps: recursion multiplies them."""
     costly = {var for var, steps in builder.cost.items() if steps > 5}
-    pool = [each for each in scope.pool if not _calls(each.expr, costly)]
+    pool = [expression for expression in scope.pool if not _calls(expression.expr, costly)]
     return GenerationScope(pool, scope.dims, scope.types)
 
 

@@ -42,8 +42,8 @@ def choose(
 ) -> KnownExpression:
     """Something of the type, preferably something made lately."""
     if type is not None:
-        found = make(builder, scope, type, depth)
-        return KnownExpression(reject() if found is None else found, type)
+        expr = make(builder, scope, type, depth)
+        return KnownExpression(reject() if expr is None else expr, type)
     if not scope.pool:
         wanted = builder.tensor_type()
         return KnownExpression(_must(make(builder, scope, wanted, depth)), wanted)
@@ -55,10 +55,10 @@ def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex
     """An expression of the type, or None if nothing in this scope can have it."""
     known = scope.of(type)
     if known and not builder.chance(4):
-        found: KnownExpression = builder.choose(known[::-1])
-        return found.expr
-    made = _fresh(builder, scope, type, depth)
-    return known[-1].expr if made is None and known else made
+        expression: KnownExpression = builder.choose(known[::-1])
+        return expression.expr
+    expr = _fresh(builder, scope, type, depth)
+    return known[-1].expr if expr is None and known else expr
 
 
 def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex.Expr | None:
@@ -72,8 +72,8 @@ def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> 
             ways = builder.constructors_of(type)
             # The first constructor is never recursive, so values end.
             way = builder.choose(ways) if depth > 0 else ways[0]
-            made = _construct(builder, scope, way, type, depth)
-            return made or _construct(builder, scope, ways[0], type, 0)
+            expr = _construct(builder, scope, way, type, depth)
+            return expr or _construct(builder, scope, ways[0], type, 0)
         case FuncType():
             return _function_of(builder, scope, type, depth)
         case _:
@@ -83,16 +83,16 @@ def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> 
 def _construct(
     builder: Builder, scope: GenerationScope, way: ex.Constructor, type: DataType, depth: int
 ) -> ex.Expr | None:
-    parts = [make(builder, scope, each, depth - 1) for each in fields_of(way, type)]
+    parts = [make(builder, scope, type_, depth - 1) for type_ in fields_of(way, type)]
     return None if None in parts else ex.Call(way, tuple(map(_must, parts)), type.args)
 
 
 def _function_of(
     builder: Builder, scope: GenerationScope, type: FuncType, depth: int
 ) -> ex.Expr | None:
-    params = tuple(builder.var(each) for each in type.params)
+    params = tuple(builder.var(param) for param in type.params)
     if len(set(params)) < len(params):
-        params = tuple(ex.Var(builder.name(), each) for each in type.params)
+        params = tuple(ex.Var(builder.name(), param) for param in type.params)
     inner = scope.inner(params, type.dims, type.types)
     if depth > 0:
         for _ in range(builder.count(0, depth)):
@@ -154,7 +154,7 @@ def grow_tuple(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A tuple of known expressions, or the unit value."""
     items = [builder.choose(scope.pool[::-1]) for _ in range(builder.count(0, 3)) if scope.pool]
     scope.add(
-        ex.Tuple(tuple(each.expr for each in items)), TupleType(tuple(each.type for each in items))
+        ex.Tuple(tuple(item.expr for item in items)), TupleType(tuple(item.type for item in items))
     )
 
 
@@ -163,7 +163,7 @@ def grow_projection(builder: Builder, scope: GenerationScope, depth: int) -> Non
     found = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
     if not found and scope.pool:
         parts = [builder.choose(scope.pool[::-1]) for _ in range(2)]
-        items = tuple(each.expr for each in parts), tuple(each.type for each in parts)
+        items = tuple(part.expr for part in parts), tuple(part.type for part in parts)
         found = [scope.add(ex.Tuple(items[0]), TupleType(items[1]))]
     if found:
         whole: KnownExpression = builder.choose(found[::-1])
@@ -181,8 +181,8 @@ def grow_let(builder: Builder, scope: GenerationScope, depth: int) -> None:
 def grow_value(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A value of some type: data, a function, a tuple."""
     type = builder.type(scope)
-    if (made := make(builder, scope, type, depth)) is not None:
-        scope.add(made, type)
+    if (expr := make(builder, scope, type, depth)) is not None:
+        scope.add(expr, type)
 
 
 def grow_if(builder: Builder, scope: GenerationScope, depth: int) -> None:
@@ -224,8 +224,8 @@ def _scrutinee(builder: Builder, scope: GenerationScope, depth: int) -> KnownExp
         name, definition = builder.choose(builder.data)
         data = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
         wanted = data if builder.chance(2) else TupleType((data, builder.type(scope, 1)))
-    made = make(builder, scope, wanted, depth)
-    return None if made is None else KnownExpression(made, wanted)
+    expr = make(builder, scope, wanted, depth)
+    return None if expr is None else KnownExpression(expr, wanted)
 
 
 def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
@@ -250,9 +250,9 @@ def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
     types = builder.type_vars(1) if builder.chance(4) else ()
     dims = builder.dims(1) if builder.chance(4) else ()
     params = [ex.Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]
-    params += [ex.Var(builder.name(), each) for each in types]
+    params += [ex.Var(builder.name(), type_var) for type_var in types]
     params += [
-        ex.Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims
+        ex.Var(builder.name(), TensorType((dim,), builder.tensor_type().dtype)) for dim in dims
     ]
     inner = scope.inner(params, dims, types)
     result = body(builder, inner, depth - 1)
@@ -288,7 +288,7 @@ def call_known(
     types = tuple(builder.type(scope, 1) for _ in signature.types)
     sizes = tuple(_size(builder, scope) for _ in signature.dims)
     params, ret = instantiate(signature, types, sizes)
-    args = [make(builder, scope, each, depth - 1) for each in params]
+    args = [make(builder, scope, param, depth - 1) for param in params]
     if None in args:
         return None
     return scope.add(ex.Call(callee.expr, tuple(map(_must, args)), types), ret)

@@ -21,9 +21,7 @@ def inputs_for(draw: DrawFn, module: Module, finite: bool = False) -> tuple[Any,
     Symbolic dims get sizes from 0 to 4; floats include nan and the infinities unless `finite`.
     """
     function = module.main_function()
-    sizes: dict[Term, int] = {
-        each: draw(st.sampled_from((2, 3, 1, 4, 0))) for each in function.dims
-    }
+    sizes: dict[Term, int] = {dim: draw(st.sampled_from((2, 3, 1, 4, 0))) for dim in function.dims}
     return tuple(draw(values_of(var.type, sizes, finite)) for var in function.params)
 
 

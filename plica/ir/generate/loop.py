@@ -53,7 +53,7 @@ class _Scope:
 
     def apart(self, var: ScalarVar) -> ScalarVar:
         """The variable, or one like it that no shape of a buffer here mentions."""
-        while any(var in free_vars(each) for each in self.buffers):
+        while any(var in free_vars(buffer) for buffer in self.buffers):
             var = rename(var, Name(var.name.hint, var.name.index + 2))
         return var
 
@@ -64,7 +64,7 @@ def block_kernels(draw: DrawFn, depth: int = 3) -> stmts.Kernel:
     n, m = dim_var("n"), dim_var("m")
     sizes: tuple[Scalar, ...] = (Lit(4, i64), n, m, n * 2 + 1)
     params = tuple(_buffer(draw, name, sizes) for name in ("x", "y", "out"))
-    used = [v for v in (n, m) if any(v in free_vars(each) for each in params)]
+    used = [v for v in (n, m) if any(v in free_vars(param) for param in params)]
     dims = tuple(used if draw(between(0, 3)) else used[::-1])
     inputs = draw(between(1, 2))
     scope = _Scope(params, params[inputs:], dims, dims)
@@ -178,7 +178,7 @@ def _block(
 
 def _vector(draw: DrawFn, scope: _Scope, index: Callable[[], Scalar]) -> stmts.Stmt:
     """A store of lanes; where no buffer has rank 1 it is one of an element."""
-    rows = [each for each in scope.writable if len(each.shape) == 1]
+    rows = [buffer for buffer in scope.writable if len(buffer.shape) == 1]
     target = pick(draw, rows or scope.writable)
     value = draw(scalars(target.dtype, scope.vars, scope.buffers, 1))
     if len(target.shape) != 1:

@@ -42,14 +42,14 @@ def layer(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """An operator of the table, with attributes, on tensors that are known and on constants."""
     op = pick(draw, _operators())
     tensors = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
-    floats = [each for each in tensors if each[1].dtype.is_float]
+    floats = [tensor for tensor in tensors if tensor[1].dtype.is_float]
     any_dtype = draw(between(0, 4)) == 4
     known = tensors if any_dtype else floats
     found = dict.fromkeys([static_shape(type) for _, type in known])
     shapes = tuple([each for each in found if each and 0 < prod(each) <= MAX_ELEMENTS])
     call = drawn_call(op, draw(st.randoms(use_true_random=False)), shapes=shapes)
     dtype = pick(draw, [type.dtype for _, type in known[::-1]] or [f32])
-    args = tuple([_argument(draw, each, dtype, known) for each in call.args])
+    args = tuple([_argument(draw, arg, dtype, known) for arg in call.args])
     if (made := typed_apply(op, args, **call.attrs)) is None:
         return None
     expr, type = made
@@ -83,7 +83,7 @@ def plain_operators() -> dict[int, tuple[str, ...]]:
     for name in names():
         record = find(name)
         assert record is not None
-        required = any(each.required for each in record.attributes)
+        required = any(attribute.required for attribute in record.attributes)
         if not record.variadic and not required and len(record.inputs) in found:
             found[len(record.inputs)].append(name)
     return {count: tuple(words) for count, words in found.items()}

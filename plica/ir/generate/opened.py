@@ -60,7 +60,7 @@ def open_modules(draw: DrawFn, most: int = 6) -> Module:
     if len(results) > 1 and draw(between(0, 3)) == 3:
         last = [results[draw(between(0, len(results) - 2))], *last]
     body: Expr = last[0].expr if len(last) == 1 else Tuple(tuple([each.expr for each in last]))
-    dims = tuple([dim_var(each) for each in names])
+    dims = tuple([dim_var(name) for name in names])
     return infer(main_module(Function(dims, (), params, None, body)))
 
 
@@ -100,8 +100,8 @@ def _alike(draw: DrawFn, x: Typed, low: int, high: int) -> tuple[int, ...]:
 def _values(draw: DrawFn, shape: tuple[int, ...]) -> Typed:
     """A constant of quarters, few of them equal."""
     seed = draw(between(0, 7))
-    found = np.random.default_rng(seed).integers(-8, 9, shape) / 8
-    return Const(f32, shape, found.astype(np.float32).tobytes()), tensor(shape, f32)
+    array = np.random.default_rng(seed).integers(-8, 9, shape) / 8
+    return Const(f32, shape, array.astype(np.float32).tobytes()), tensor(shape, f32)
 
 
 def _number(value: float) -> Typed:
@@ -114,7 +114,7 @@ def _whole(value: int) -> Typed:
 
 def _apply(op: str, *args: Typed | None, **attributes: Any) -> Typed | None:
     """An operator call, or None if an argument is missing or does not fit."""
-    given = tuple([each for each in args if each is not None])
+    given = tuple([arg for arg in args if arg is not None])
     if len(given) < len(args):
         return None
     try:
@@ -134,7 +134,7 @@ def unary(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def binary(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Arithmetic with another tensor, or with a number."""
-    same = [(each.expr, each.type) for each in scope.pool]
+    same = [(expression.expr, expression.type) for expression in scope.pool]
     other = pick(draw, (_number(0.5), *same[::-1]))
     pair = (x, other) if draw(between(0, 1)) else (other, x)
     return _apply(pick(draw, ("add", "multiply", "subtract", "maximum")), *pair)
@@ -258,7 +258,7 @@ def joined(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     rest = _without(x, axis)
     fits = [(e.expr, e.type) for e in scope.pool if _without((e.expr, e.type), axis) == rest]
     other = pick(draw, fits[::-1] or [x])
-    same = [each for each in fits if each[1] is x[1]]
+    same = [fit for fit in fits if fit[1] is x[1]]
     if same and draw(between(0, 4)) == 4:
         return _apply("stack", x, pick(draw, same), axis=axis)
     return _apply("concat", x, other, axis=axis)
@@ -318,8 +318,8 @@ def multiplied(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     last = known(shape[-1])
     if last and last <= 64 and draw(between(0, 1)) == 0:
         return _apply("matmul", x, _values(draw, (last, pick(draw, (4, 16, 1)))))
-    fits = [(each.expr, each.type) for each in scope.pool]
-    made = [each for each in fits if len(_shape(each)) > 1 and _shape(each)[-2] is shape[-1]]
+    fits = [(expression.expr, expression.type) for expression in scope.pool]
+    made = [fit for fit in fits if len(_shape(fit)) > 1 and _shape(fit)[-2] is shape[-1]]
     with_another = draw(between(0, 1)) == 1
     if made and with_another:
         return _apply("matmul", x, pick(draw, made))

@@ -41,9 +41,9 @@ def apply(op: str, *args: Any) -> Expr | None:
 def tensors(scope: GenerationScope) -> list[tuple[Expr, TensorType]]:
     """The tensors that are known, of dtypes that arithmetic is done in."""
     return [
-        (each.expr, each.type)
-        for each in scope.pool
-        if isinstance(each.type, TensorType) and each.type.dtype in COMPUTED
+        (expression.expr, expression.type)
+        for expression in scope.pool
+        if isinstance(expression.type, TensorType) and expression.type.dtype in COMPUTED
     ]
 
 
@@ -100,7 +100,7 @@ def reshape(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typ
 
 def concat(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """Tensors one after another; symbolic sizes are added."""
-    known = [each for each in tensors(scope) if each[1].dtype is t.dtype and each[1].shape]
+    known = [tensor for tensor in tensors(scope) if tensor[1].dtype is t.dtype and tensor[1].shape]
     y, u = pick(draw, [each for each in known if each[1].shape[1:] == t.shape[1:]])
     first = normal_dim(t.shape[0] + u.shape[0])
     return _done(apply("concat", (x, y), 0), (first, *t.shape[1:]), t.dtype)
@@ -134,7 +134,7 @@ GROWTHS: Final[tuple[tuple[int, Growth], ...]] = (
 def operation(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """One more operator applied to known expressions."""
     rank, growth = pick(draw, GROWTHS)
-    known = [each for each in tensors(scope) if len(each[1].shape) >= rank]
+    known = [tensor for tensor in tensors(scope) if len(tensor[1].shape) >= rank]
     grown = growth(draw, scope, *pick(draw, known)) if known else None
     return None if grown is None else scope.add(*grown)
 

@@ -107,8 +107,8 @@ def laid(plain: Row, words: tuple[str, ...], logical: tuple[str, ...]) -> Row:
 
     def row(d: RealDraw) -> Drawn:
         args, said = plain(d)
-        turned = [np.ascontiguousarray(np.transpose(each, [have.index(letter) for letter in word]))
-                  for each, word, have in zip(args, words, logical, strict=False)]  # fmt: skip
+        turned = [np.ascontiguousarray(np.transpose(arg, [have.index(letter) for letter in word]))
+                  for arg, word, have in zip(args, words, logical, strict=False)]  # fmt: skip
         return tuple(turned), {**said, "layouts": words}
 
     return row

@@ -38,7 +38,7 @@ def scalars(
     depth: int = 3,
 ) -> sc.Scalar:
     """Well-typed scalar terms of a dtype over variables and buffers; all node kinds occur."""
-    leaves = [each for each in vars if _dtype(each) is dtype]
+    leaves = [var for var in vars if _dtype(var) is dtype]
     if depth == 0 or draw(between(0, 3)) == 0:
         if leaves and draw(between(0, 1)) == 1:
             return pick(draw, leaves)
@@ -77,7 +77,7 @@ def scalars(
 
 def _intrinsics(dtype: DType) -> list[ScalarRow]:
     """The intrinsics that take and give a dtype."""
-    return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.gives]
+    return [row for row in INTRINSIC_ROWS if dtype.kind in row.takes and not row.gives]
 
 
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[sc.Scalar] | object) -> sc.Scalar:

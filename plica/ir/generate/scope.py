@@ -40,9 +40,9 @@ class GenerationScope:
     ) -> GenerationScope:
         """A nested scope; shadowed variables are removed."""
         new = [KnownExpression(var, typed(var)) for var in variables]
-        shadow = {each.expr for each in new}
+        shadow = {expression.expr for expression in new}
         pool = self.pool
-        if any(each.expr in shadow for each in pool):
+        if any(expression.expr in shadow for expression in pool):
             pool = [each for each in pool if free_vars(each.expr).isdisjoint(shadow)]
         return GenerationScope([*pool, *new], (*self.dims, *dims), (*self.types, *types))
 
@@ -54,11 +54,11 @@ class GenerationScope:
 
     def of(self, type: Type) -> list[KnownExpression]:
         """The expressions of exactly this type."""
-        return [each for each in self.pool if each.type is type]
+        return [expression for expression in self.pool if expression.type is type]
 
     def having(self, wanted: Callable[[Type], bool]) -> list[KnownExpression]:
         """The expressions whose type satisfies a predicate."""
-        return [each for each in self.pool if wanted(each.type)]
+        return [expression for expression in self.pool if wanted(expression.type)]
 
     def close(self, result: Expr) -> Expr:
         """The result inside the lets of this scope."""

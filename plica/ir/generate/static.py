@@ -51,8 +51,8 @@ def _function(builder: Builder, callable_: list[Var], branches: bool) -> tuple[V
     parts = scope.pool[::-1][: builder.count(1, 3)]
     result = parts[0]
     if len(parts) > 1:
-        items = tuple(each.expr for each in parts)
-        result = KnownExpression(Tuple(items), TupleType(tuple(each.type for each in parts)))
+        items = tuple(part.expr for part in parts)
+        result = KnownExpression(Tuple(items), TupleType(tuple(part.type for part in parts)))
     type = FuncType((), (), tuple(map(typed, params)), result.type)
     body = scope.close(result.expr)
     return Var(builder.name(), type), Function((), (), tuple(params), result.type, body)
@@ -83,7 +83,7 @@ def _grow(builder: Builder, scope: GenerationScope, callable_: list[Var], branch
             callee: Var = builder.choose(callable_)
             type = typed(callee)
             assert isinstance(type, FuncType)
-            args = tuple(growth.choose(builder, scope, 1, each).expr for each in type.params)
+            args = tuple(growth.choose(builder, scope, 1, param).expr for param in type.params)
             scope.add(Call(callee, args), type.ret)
         case _:
             _branch(builder, scope)
@@ -91,7 +91,7 @@ def _grow(builder: Builder, scope: GenerationScope, callable_: list[Var], branch
 
 def _branch(builder: Builder, scope: GenerationScope) -> None:
     """A choice between two small bodies of one type."""
-    type = builder.choose([each.type for each in scope.pool[::-1]])
+    type = builder.choose([expression.type for expression in scope.pool[::-1]])
     condition = growth.make(builder, scope, TensorType((), bool_), 0)
     assert condition is not None
 

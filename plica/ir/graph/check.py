@@ -49,7 +49,7 @@ class CheckFinding:
 
 def check(module: Module, places: Places | None = None) -> tuple[Diagnostic, ...]:
     """Everything about a module that is not well formed."""
-    found = dict.fromkeys(each.diagnostic for each in findings(module, places))
+    found = dict.fromkeys(finding.diagnostic for finding in findings(module, places))
     return tuple(found)
 
 
@@ -83,19 +83,19 @@ class _Checker:
         for node in post_order(value):
             if (rule := _RULES.get(node.__class__)) is not None:
                 rule(self, node)
-        if not any(each.stops for each in self.found):
-            for each in misuses(value, self.table.keys()):
-                called = name_of(each.variable)
-                match each.kind:
+        if not any(finding.stops for finding in self.found):
+            for misuse in misuses(value, self.table.keys()):
+                called = name_of(misuse.variable)
+                match misuse.kind:
                     case "unbound":
-                        self._unbound(each.node, each.variable)
+                        self._unbound(misuse.node, misuse.variable)
                     case "recursive":
                         message = f"{called} is used in its own value, and only functions may be."
-                        self._error(each.variable, "unbound-name", message, user=each.node)
+                        self._error(misuse.variable, "unbound-name", message, user=misuse.node)
                     case "shadowed":
                         message = f"A function around this one binds {called} already."
                         hint = "Give it another name."
-                        self._error(each.node, "duplicate-name", message, suggestion=hint)
+                        self._error(misuse.node, "duplicate-name", message, suggestion=hint)
         return self.found
 
     def main(self) -> Iterator[CheckFinding]:
@@ -112,12 +112,12 @@ class _Checker:
     ) -> None:
         before = len(self.report.errors)
         self.report.error(code, message, node, **details)
-        for each in self.report.errors[before:]:
-            self.found.append(CheckFinding(node, each, stops))
+        for error in self.report.errors[before:]:
+            self.found.append(CheckFinding(node, error, stops))
 
     def _unbound(self, node: Term, variable: Term) -> None:
         called = str(name_of(variable))
-        near = did_you_mean(called, [str(each.name) for each in self.module.names])
+        near = did_you_mean(called, [str(name.name) for name in self.module.names])
         message = f"Nothing binds {called}."
         self._error(variable, "unbound-name", message, user=node, suggestion=near)
 
@@ -144,7 +144,7 @@ class _Checker:
         key = node.op, leaf_key(node.attrs)
         if (problems := self.settings.get(key)) is None:
             problems = self.settings[key] = tuple(_attribute_problems(node))
-        for code, message in (each.split(": ", 1) for each in problems):
+        for code, message in (problem.split(": ", 1) for problem in problems):
             self._error(node, code, message)
 
     def function(self, node: ex.Function) -> None:
@@ -232,8 +232,8 @@ class _Checker:
     def definitions(self, node: DataDef) -> None:
         self._once(node, node.types, "type")
         self._once(node, node.constructors, "constructor")
-        for each in node.constructors:
-            self._are(node, ty.TypeTerm, each.fields)
+        for constructor in node.constructors:
+            self._are(node, ty.TypeTerm, constructor.fields)
 
     def kernel(self, node: Kernel) -> None:
         if not 0 <= node.inputs <= len(node.params):
@@ -247,16 +247,16 @@ class _Checker:
 
     def _are(self, node: Term, kind: Any, parts: tuple[Any, ...]) -> bool:
         """Whether parts of a node are of the kind the grammar says; terms are not asked for it."""
-        for each in parts:
-            if not isinstance(each, kind):
+        for part in parts:
+            if not isinstance(part, kind):
                 kinds = kind if isinstance(kind, tuple) else (kind,)
                 self._error(
                     node,
                     "type-conflict",
-                    f"A {type(node).__name__} cannot hold a {type(each).__name__} there.",
+                    f"A {type(node).__name__} cannot hold a {type(part).__name__} there.",
                     stops=True,
                     expected=" or ".join(one.__name__ for one in kinds),
-                    found=type(each).__name__,
+                    found=type(part).__name__,
                 )
                 return False
         return True

@@ -54,7 +54,7 @@ class _Budget:
 
 def missing(patterns: Sequence[ex.Pattern], data: DataDefs) -> Iterator[ex.Pattern]:
     """The values that no pattern matches, as disjoint patterns."""
-    for row in _missing([(each,) for each in patterns], 1, data, _Budget()):
+    for row in _missing([(pattern,) for pattern in patterns], 1, data, _Budget()):
         yield row[0]
 
 
@@ -79,7 +79,7 @@ def match_errors(module: Module, places: Places | None = None) -> tuple[Diagnost
         report = ErrorReport(str(name.name), (value,), places)
         for match in ex.matches(value):
             _judge(match, data, report)
-        errors.update((each, None) for each in report.errors)
+        errors.update((error, None) for error in report.errors)
     return tuple(errors)
 
 
@@ -189,8 +189,8 @@ def _signature(head: Head, data: DataDefs) -> list[tuple[Head, int]]:
     assert isinstance(head.data, DataName)
     whole = constructors(head.data, of)
     return [
-        (each, len(definition.fields))
-        for each, definition in zip(whole, of.constructors, strict=True)
+        (constructor, len(definition.fields))
+        for constructor, definition in zip(whole, of.constructors, strict=True)
     ]
 
 

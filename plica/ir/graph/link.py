@@ -31,8 +31,8 @@ def merge(*modules: Module) -> Module:
     found: dict[Name, tuple[Defined, Definition]] = {}
     same: dict[Term, Term] = {}  # variables of one name that stand for one definition
     wrong: list[Diagnostic] = []
-    for each in modules:
-        for name, value in each.items():
+    for module in modules:
+        for name, value in module.items():
             known = found.setdefault(name.name, (name, value))
             if known[0] is not name and isinstance(name, Var) and isinstance(known[0], Var):
                 same[name] = known[0]
@@ -40,11 +40,11 @@ def merge(*modules: Module) -> Module:
                 wrong.append(_clash(name.name))
     if wrong:
         raise Malformed(*wrong)
-    for each in modules:
-        for variable in free_vars(each):
+    for module in modules:
+        for variable in free_vars(module):
             if isinstance(variable, Var) and variable.name in found:
                 same[variable] = found[variable.name][0]
-    main = next((each.main for each in modules if each.main is not None), None)
+    main = next((module.main for module in modules if module.main is not None), None)
     names, values = zip(*found.values(), strict=True) if found else ((), ())
     if same:
         values = tuple([substitute(value, same) for value in values])

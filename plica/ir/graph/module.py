@@ -152,8 +152,8 @@ def constructors(name: DataName, data: DataDef) -> tuple[Constructor, ...]:
     """The constructors of a data type as expressions."""
     whole = DataType(name, data.types)
     return tuple(
-        Constructor(name, i, each.name, FuncType((), data.types, each.fields, whole))
-        for i, each in enumerate(data.constructors)
+        Constructor(name, i, constructor.name, FuncType((), data.types, constructor.fields, whole))
+        for i, constructor in enumerate(data.constructors)
     )
 
 

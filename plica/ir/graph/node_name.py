@@ -68,5 +68,5 @@ def _fresh(roots: Sequence[Expr], known: Mapping[Expr, object]) -> list[Expr]:
         if term not in known or term in roots:
             found[term] = None
         if term not in known:
-            stack += [each for each in term._children if isinstance(each, Expr)]
+            stack += [child for child in term._children if isinstance(child, Expr)]
     return list(found)

@@ -128,7 +128,7 @@ class Operator:
     def bind(self, args: Sequence[Any], given: Values) -> tuple[tuple[Expr, ...], Attrs]:
         """Arguments and attributes in canonical form; `IllTyped` names all that is wrong."""
         slots = ("values",) if self.variadic else self.inputs
-        names = (*slots, *(each.name for each in self.attributes))
+        names = (*slots, *(attribute.name for attribute in self.attributes))
         wrong: list[Diagnostic] = []
         if len(args) > len(names):
             wrong.append(self._arity(f"{len(args)} arguments"))
@@ -148,28 +148,28 @@ class Operator:
         if wrong:
             raise IllTyped(*wrong)
         operands = values["values"] if self.variadic else [values[name] for name in slots]
-        return tuple([as_expr(each) for each in operands]), attributes
+        return tuple([as_expr(operand) for operand in operands]), attributes
 
     def _attributes(self, values: Values, wrong: list[Diagnostic]) -> Attrs:
         found: list[tuple[str, Any]] = []
-        for each in self.attributes:
-            if each.name not in values and each.required:
-                wrong.append(self._arity(f"no {each.name}"))
+        for attribute in self.attributes:
+            if attribute.name not in values and attribute.required:
+                wrong.append(self._arity(f"no {attribute.name}"))
                 continue
-            value = values.get(each.name, each.default)
+            value = values.get(attribute.name, attribute.default)
             if not getattr(type(value), "unfilled", False):  # in a rule any value may come here
-                value = each.read(value)
+                value = attribute.read(value)
             if isinstance(value, Mismatch):
                 message = f"{self.name}: {value.message}"
                 wrong.append(
                     Diagnostic("bad-attribute", message, None, value.expected, value.found)
                 )
             else:
-                found.append((each.name, value))
+                found.append((attribute.name, value))
         return tuple(sorted(found))
 
     def _arity(self, found: str) -> Diagnostic:
-        expected = ", ".join((*self.inputs, *(each.name for each in self.attributes)))
+        expected = ", ".join((*self.inputs, *(attribute.name for attribute in self.attributes)))
         message = f"{self.name} is called with the wrong arguments."
         return Diagnostic("wrong-arity", message, None, f"({expected})", found)
 
@@ -256,8 +256,8 @@ def find(name: str) -> Operator | None:
 
     `acme.square` is looked for in the package whose entry point is `acme`.
     """
-    if (found := _known.get(name)) is not None:
-        return found
+    if (operator := _known.get(name)) is not None:
+        return operator
     space = name.partition(".")[0] if "." in name else ""
     if space in ("", *RESERVED):
         load_records(name)
@@ -277,8 +277,8 @@ def load_namespace(space: str) -> bool:
     tables: tuple[dict[str, Any], ...] = (_registry, _known, _homes)  # Any: of each its own
     before = [dict(each) for each in tables]
     try:
-        for each in OPERATORS.records(point):
-            register(each)
+        for record in OPERATORS.records(point):
+            register(record)
     except OperatorRefused:
         for table, old in zip(tables, before, strict=True):
             table.clear()
@@ -303,8 +303,8 @@ def uses(terms: Iterable[Term], operators: Container[str]) -> bool:
 
 def namespaces() -> tuple[str, ...]:
     """The namespaces of other packages' operators, sorted."""
-    offered = {each.name for each in installed_points(OPERATORS.name)}
-    return tuple(sorted(offered | {each.partition(".")[0] for each in _homes if "." in each}))
+    offered = {point.name for point in installed_points(OPERATORS.name)}
+    return tuple(sorted(offered | {home.partition(".")[0] for home in _homes if "." in home}))
 
 
 def names() -> tuple[str, ...]:

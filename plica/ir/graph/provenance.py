@@ -108,7 +108,7 @@ def recipe_of(of: Term) -> Term:
     opened: dict[Term, Term] = {}
     stack = [of]
     while stack:
-        inner = [each for each in _origins(stack[-1]) if each not in opened]
+        inner = [origin for origin in _origins(stack[-1]) if origin not in opened]
         if not inner:
             opened[stack[-1]] = map_bottom_up(partial(_opened, opened), stack[-1])
             stack.pop()
@@ -119,7 +119,7 @@ def recipe_of(of: Term) -> Term:
 def _origins(of: Term) -> list[Term]:
     """The origins of the constants in a term."""
     made = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
-    return [each for each in made if each is not None]
+    return [term for term in made if term is not None]
 
 
 def _origin(of: Const) -> Term | None:
@@ -135,8 +135,8 @@ def _opened(origins: Mapping[Term, Term], node: Term) -> Term:
         return node
     if isinstance(node.data, StoredBytes):
         return Var(Name(node.data.digest), tensor(node.shape, node.dtype))
-    made = _origin(node)
-    return node if made is None else origins[made]
+    term = _origin(node)
+    return node if term is None else origins[term]
 
 
 def recipe_text(of: Term) -> str:
@@ -219,8 +219,8 @@ def answered(
     """The answer to a question about closed terms; no where one has no value."""
     leaves = frozenset[str]().union(*map(leaves_of, subjects))
     with unobserved():
-        values = [value_of(each) for each in subjects]
-    if any(each is None for each in values):
+        values = [value_of(subject) for subject in subjects]
+    if any(value is None for value in values):
         look_at(leaves)
         return False
     answer = QUESTIONS[question](*values)

@@ -115,9 +115,9 @@ class _Walk:
             stack.append((FORBID, node, None))
             return
         if isinstance(node, Function):
-            for each in (*node.dims, *node.types):
-                if self.bound.get(each):
-                    self.found[Misuse("shadowed", each, node)] = None
+            for term in (*node.dims, *node.types):
+                if self.bound.get(term):
+                    self.found[Misuse("shadowed", term, node)] = None
         shadows = shadowed_in(node)
         tasks: list[Any] = []
         inside: frozenset[Term] = NOTHING
@@ -147,8 +147,8 @@ class _Walk:
 
     def _again(self, node: Term, user: Term) -> None:
         """Checks the free variables of a node that is met outside its earlier scope."""
-        for each in sorted(free_vars(node), key=_order):
-            self._use(each, user)
+        for var in sorted(free_vars(node), key=_order):
+            self._use(var, user)
 
 
 def _order(variable: Term) -> tuple[str, str, int]:

@@ -55,7 +55,7 @@ def has_open_dims(of: Module) -> bool:
     if of.main is None or not isinstance(of.definitions().get(of.main), Function):
         return False
     params = of.main_function().params
-    return any(static_shape(each) is None for param in params for each in tensors(param.type))
+    return any(static_shape(tensor) is None for param in params for tensor in tensors(param.type))
 
 
 def tensors(of: Type | None) -> tuple[TensorType, ...]:
@@ -100,23 +100,23 @@ def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
 
 def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
     """The module at some sizes; other dims stay symbolic."""
-    if any(isinstance(each, If) for each in post_order(of.main_function().body)):
+    if any(isinstance(term, If) for term in post_order(of.main_function().body)):
         of = settled(infer(of), sizes)  # a branch that does not run may have no value at these
     main = of.main_function()
     assert of.main is not None
-    made = function_at(main, sizes)
+    function = function_at(main, sizes)
     rest = {each: value for each, value in of.items() if each is not of.main}
     if any(of.main in free_vars(value) for value in of.values):
         rest[of.main] = main  # whoever calls it has other sizes in mind, and is refused later
     taken = {each.name for each in rest}
-    name = Var(next(each for each in _names(of.main.name) if each not in taken), None)
-    return infer(module({**rest, name: made}, name))
+    name = Var(next(_name for _name in _names(of.main.name) if _name not in taken), None)
+    return infer(module({**rest, name: function}, name))
 
 
 def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
     """A function at some sizes of its dims, its result to be inferred."""
     numbers = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
-    dims = tuple(each for each in function.dims if each not in numbers)
+    dims = tuple(var for var in function.dims if var not in numbers)
     # The old result type holds for every size; it is inferred again for these.
     loose = Function(dims, function.types, function.params, None, function.body, function.attrs)
     made = map_bottom_up(_settled, substitute(loose, numbers))
@@ -153,10 +153,10 @@ def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
     main = of.main_function()
     assert of.main is not None
     told = {name for name, _, _ in attr(main, "dim_ranges", ())}
-    dims = [each for each in open_dims(of) if str(each.name) not in told]
+    dims = [dim for dim in open_dims(of) if str(dim.name) not in told]
     if not _has_meaning(of, asked, dict.fromkeys(open_dims(of), LARGE_SIZE)):
         return of  # sizes are asked to agree, which no one of them can be blamed for
-    least = [(str(each.name), _least(of, asked, each), None) for each in dims]
+    least = [(str(dim.name), _least(of, asked, dim), None) for dim in dims]
     if not (found := [each for each in least if each[1]]):
         return of
     ranges = (*attr(main, "dim_ranges", ()), *found)
@@ -175,7 +175,7 @@ def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
         if _has_meaning(of, asked, sizes):
             return size
         # A need of several dims is not a need of this one.
-        joint = [each for each in asked or needs(of) if len(free_vars(each)) > 1]
+        joint = [scalar for scalar in asked or needs(of) if len(free_vars(scalar)) > 1]
         if not _has_meaning(of, joint, sizes):
             return size
     return 0  # it is not this size that is wrong
@@ -205,11 +205,11 @@ def apart(of: Module) -> Module:
     assert of.main is not None
     new: dict[Term, ScalarVar] = {}
     said: set[str] = set()
-    for each in main.dims:
-        first = Name(f"{OPEN_PREFIX}{each.name.hint}", each.name.index)
+    for dim in main.dims:
+        first = Name(f"{OPEN_PREFIX}{dim.name.hint}", dim.name.index)
         name = next(name for name in _names(first) if str(name) not in said)
         said.add(str(name))
-        new[each] = ScalarVar(name, each.dtype)
+        new[dim] = ScalarVar(name, dim.dtype)
     if not new:
         return of
     named = substitute(
@@ -231,7 +231,7 @@ def _settled(node: Term) -> Term:
     if not isinstance(node, Apply) or len(node._children) == len(node.args):
         return node
     record = find(node.op)
-    readers = {each.name: each.read for each in record.attributes} if record else {}
+    readers = {attribute.name: attribute.read for attribute in record.attributes} if record else {}
     found = []
     for name, value in node.attrs:
         if isinstance(read := readers[name](_normal(value)), Mismatch):

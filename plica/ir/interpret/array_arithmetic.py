@@ -83,6 +83,6 @@ def intrinsic(name: str, dtype: DType) -> Function:
 
 def _through_f32(function: Function, dtype: DType) -> Function:
     def rounded(*args: Any) -> Any:
-        return function(*[np.asarray(each, np.float32) for each in args]).astype(dtype.numpy)
+        return function(*[np.asarray(arg, np.float32) for arg in args]).astype(dtype.numpy)
 
     return rounded

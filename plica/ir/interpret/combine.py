@@ -32,8 +32,8 @@ def combine(
     old = tuple([sc.ScalarVar(Name("old", at), each) for at, each in enumerate(dtypes)])
     new = tuple([sc.ScalarVar(Name("new", at), each) for at, each in enumerate(dtypes)])
     first = [
-        each if isinstance(each, sc.Scalar) else sc.Lit(each, dtype)
-        for each, dtype in zip(starts, dtypes, strict=True)
+        start if isinstance(start, sc.Scalar) else sc.Lit(start, dtype)
+        for start, dtype in zip(starts, dtypes, strict=True)
     ]
     made = Combine(tuple(first), old, new, tuple(join(old, new)))
     _try(made, dtypes)
@@ -44,7 +44,7 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
     """Refuse a combiner whose laws fail on some values."""
     source = np.random.default_rng(0)
     names = [
-        [buffer(f"{letter}{at}", (TRIALS,), each) for at, each in enumerate(dtypes)]
+        [buffer(f"{letter}{at}", (TRIALS,), dtype) for at, dtype in enumerate(dtypes)]
         for letter in "abc"
     ]
     arrays = [_samples(each.dtype, source) for row in names for each in row]
@@ -83,7 +83,7 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
         for ours, theirs in zip(values(left), values(right), strict=True):  # type: ignore[arg-type]  # each law has its own arity
             if not np.array_equal(ours, theirs):
                 at = int(np.argmax(ours != theirs))
-                shown = ", ".join(str(each[at]) for each in arrays)
+                shown = ", ".join(str(array[at]) for array in arrays)
                 message = f"A combiner breaks a law: {law}."
                 raise IllTyped.of("bad-combiner", message, found=f"values {shown}")
 

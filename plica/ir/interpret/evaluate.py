@@ -115,7 +115,7 @@ def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...
     if any(isinstance(node, Reduce | Prefix) for node in post_order(compute.body)):
         return None
     root = Tape(None, {})
-    slots = [root.buffer(each) for each in compute.inputs]
+    slots = [root.buffer(buffer) for buffer in compute.inputs]
     value, marks = root.place(compute.body)
     template, steps = root.template, root.released(value, marks)
     dtype = compute.dtype.numpy
@@ -134,7 +134,7 @@ def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...
 def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
     """Every step over the whole result."""
     root = Tape(None, dict(zip(compute.axes, shape, strict=True)))
-    slots = [root.buffer(each) for each in compute.inputs]
+    slots = [root.buffer(buffer) for buffer in compute.inputs]
     value, marks = root.place(compute.body)
     template, steps, guards = root.template, root.released(value, marks), root.loads
     dtype = compute.dtype.numpy
@@ -153,7 +153,7 @@ def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
 
 def _whole(result: Any, shape: tuple[int, ...], arrays: Sequence[Array], dtype: Any) -> Array:
     """A result in its shape, as a new array. Any: an array or a number; numpy's dtype."""
-    if np.shape(result) != shape or any(result is each for each in arrays):
+    if np.shape(result) != shape or any(result is array for array in arrays):
         return np.array(np.broadcast_to(result, shape), dtype)
     return np.ascontiguousarray(result) if shape else np.asarray(result)
 
@@ -168,7 +168,7 @@ def in_pieces(compute: Compute, shape: tuple[int, ...], pieces: Sequence[Box]) -
     sizes = dict(zip(compute.axes, shape, strict=True))
     cut, whole = compute.axes[:count], compute.axes[count:]
     root = Tape(None, {axis: sizes[axis] for axis in whole})
-    slots = [root.buffer(each) for each in compute.inputs]
+    slots = [root.buffer(buffer) for buffer in compute.inputs]
     widths = tuple([high - low for low, high in pieces[0][:count]])
     inner = Tape(root, {axis: sizes[axis] for axis in cut}, widths)
     value, marks = inner.place(compute.body)
@@ -239,7 +239,7 @@ def keeps_order(compute: Compute) -> bool:
 def _outside(marks: Array, shape: tuple[int, ...], loads: list[Load]) -> EvaluationError:
     where = np.unravel_index(int(np.argmax(np.broadcast_to(marks, shape))), shape)
     load = loads[int(marks.max()) - 1]
-    name, size = load.buffer.name, tuple(number(each) for each in load.buffer.shape)
+    name, size = load.buffer.name, tuple(number(scalar) for scalar in load.buffer.shape)
     place = tuple(map(int, where))
     return EvaluationError.of(
         "index-out-of-bounds",

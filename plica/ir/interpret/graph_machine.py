@@ -113,12 +113,12 @@ class GraphMachine:
                 if kind is ex.Apply:
                     args = []
                     signature: list[Any] = []
-                    for each in node.args:
-                        if (value := get(each)) is None:
-                            if each.__class__ is ex.Const:
-                                value = env[each] = constants.get(each)
+                    for arg in node.args:
+                        if (value := get(arg)) is None:
+                            if arg.__class__ is ex.Const:
+                                value = env[arg] = constants.get(arg)
                                 if value is None:
-                                    value = env[each] = program.constant(each)
+                                    value = env[arg] = program.constant(arg)
                             else:
                                 break
                         args.append(value)
@@ -142,7 +142,7 @@ class GraphMachine:
                                 raise _placed(_no_memory(error), node.op) from None
                     if len(args) < len(node.args):
                         push(node)
-                        stack.extend([each for each in node.args[::-1] if each not in env])
+                        stack.extend([arg for arg in node.args[::-1] if arg not in env])
                 elif kind is ex.Let:
                     bound = node.value
                     if bound.__class__ is ex.Function:
@@ -169,8 +169,8 @@ class GraphMachine:
                         push(node)
                         push(node.callee)
                     else:
-                        for each in node.args:
-                            if (value := get(each)) is None:
+                        for arg in node.args:
+                            if (value := get(arg)) is None:
                                 push(node)
                                 stack.extend([each for each in node.args[::-1] if each not in env])
                                 break
@@ -206,8 +206,8 @@ class GraphMachine:
                             raise unmatched(node, value)
                 elif kind is ex.Tuple:
                     args = []
-                    for each in node.items:
-                        if (value := get(each)) is None:
+                    for item in node.items:
+                        if (value := get(item)) is None:
                             push(node)
                             stack.extend([each for each in node.items[::-1] if each not in env])
                             break
@@ -278,7 +278,7 @@ class GraphMachine:
         """A closure over the variables a function uses; `itself` is the let-bound variable of a
         recursive function."""
         code = self.program.codes.get(function) or self.program.code(function)
-        captured = {each: env[each] for each in code.captured if each in env}
+        captured = {term: env[term] for term in code.captured if term in env}
         return Closure(function, captured, self.call, itself)
 
     def definition(self, name: ex.Var) -> Value:

@@ -76,9 +76,9 @@ class GraphProgram:
         """The code of a function whose binders are apart."""
         if (known := self.codes.get(function)) is None:
             free = [
-                each
-                for each in free_vars(function)
-                if isinstance(each, Var | ScalarVar) and each not in self.table
+                var
+                for var in free_vars(function)
+                if isinstance(var, Var | ScalarVar) and var not in self.table
             ]
             known = self.codes[function] = _code(function, tuple(free))
         return known
@@ -164,7 +164,7 @@ def _prepared(compute: Compute, buffers: list[Buffer]) -> Run:
     run = prepare(compute)
     if compute.inputs == tuple(buffers):
         return run
-    order = [buffers.index(each) for each in compute.inputs]
+    order = [buffers.index(buffer) for buffer in compute.inputs]
     return lambda args: run([args[i] for i in order])
 
 
@@ -186,7 +186,7 @@ def _code(function: Function, captured: tuple[Term, ...]) -> FunctionCode:
     if function.dims:
         for i, param in enumerate(function.params):
             _measure(param.type, i, (), function.dims, measured)
-    rest = tuple([each for each in function.dims if each not in measured])
+    rest = tuple([dim for dim in function.dims if dim not in measured])
     return FunctionCode(function.params, function.body, captured, tuple(measured.values()), rest)
 
 
@@ -210,13 +210,13 @@ def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
     """The symbolic dims in the attributes of an operator call, in a fixed order."""
     found: dict[ScalarVar, None] = {}
     for kid in node._children[len(node.args) :]:
-        found |= {each: None for each in free_vars(kid) if isinstance(each, ScalarVar)}
+        found |= {var: None for var in free_vars(kid) if isinstance(var, ScalarVar)}
     return tuple(sorted(found, key=lambda variable: variable.name))
 
 
 def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
     """The attributes of a node with numbers for the dims in them, in canonical form."""
-    if unknown := [str(each.name) for each in dims if each not in env]:
+    if unknown := [str(dim.name) for dim in dims if dim not in env]:
         raise EvaluationError.of(
             "cannot-infer",
             f"An attribute of {node.op} needs a dim that no argument determines.",
@@ -224,9 +224,9 @@ def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) 
             expected=f"a tensor with the dim {' and one with the dim '.join(unknown)}",
             suggestion="Pass a tensor that has the dim as a parameter.",
         )
-    numbers: dict[Term, Term] = {each: Lit(env[each], i64) for each in dims}
+    numbers: dict[Term, Term] = {dim: Lit(env[dim], i64) for dim in dims}
     record = find(node.op)
-    readers = {each.name: each.read for each in record.attributes} if record else {}
+    readers = {attribute.name: attribute.read for attribute in record.attributes} if record else {}
     found = []
     for name, value in node.attrs:
         if isinstance(value := readers[name](_with_numbers(value, numbers)), Mismatch):

@@ -85,7 +85,7 @@ def _kernel(
 ) -> Array | tuple[Array, ...]:
     """The buffers a kernel writes, given those it reads."""
     inputs = kernel.params[: kernel.inputs]
-    params = [Var(each.name, TensorType(each.shape, each.dtype)) for each in inputs]
+    params = [Var(buffer.name, TensorType(buffer.shape, buffer.dtype)) for buffer in inputs]
     values, sizes = read_inputs(params, args, named, module)
     written = run_kernel(kernel, values, sizes)
     return written[0] if len(written) == 1 else written

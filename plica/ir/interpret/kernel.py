@@ -60,7 +60,7 @@ def run_kernel(
     Without `sweeping` every element is computed on its own; the result is the same.
     """
     known = _measured(kernel.params[: kernel.inputs], arrays, sizes or {})
-    blank = [_shape(each, known) for each in kernel.params[kernel.inputs :]]
+    blank = [_shape(param, known) for param in kernel.params[kernel.inputs :]]
     return _run(kernel, known, [*arrays, *[None] * len(blank)], sweeping, turns)[kernel.inputs :]
 
 
@@ -80,8 +80,8 @@ def run_in_place(
 def _run(
     kernel: Kernel, sizes: Sizes, arrays: list[Any], sweeping: bool, turns: int
 ) -> tuple[Array, ...]:
-    for each in trespasses(kernel):
-        raise EvaluationError(each)
+    for trespass in trespasses(kernel):
+        raise EvaluationError(trespass)
     sized = specialise(kernel, sizes)
     if sweeping:
         try:

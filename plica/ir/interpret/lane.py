@@ -61,7 +61,7 @@ def take(array: Array, found: tuple[Any, Any]) -> Array:
 
 
 def either(*marks: Any) -> Any:
-    some = [each for each in marks if each is not None]
+    some = [mark for mark in marks if mark is not None]
     if len(some) < 2:
         return some[0] if some else None
     total = some[0]

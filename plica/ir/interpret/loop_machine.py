@@ -216,7 +216,7 @@ class LoopMachine:
         self.turns -= 1
         if self.turns < 0:
             message = "The while loops of a kernel take more turns than the limit that was set."
-            names = sorted(str(name_of(each)) for each in free_vars(loop.condition))
+            names = sorted(str(name_of(var)) for var in free_vars(loop.condition))
             place = Place(node=f"the while loop over {', '.join(names) or 'a constant'}")
             found, hint = "its condition still holds", "run_kernel(…, turns=…) sets the limit."
             raise EvaluationError.of("endless-loop", message, place, "it to end", found, hint)
@@ -246,8 +246,8 @@ class LoopMachine:
         meaning = intrinsic.meaning
         if (wrong := misfit(call, meaning)) is not None:
             raise EvaluationError(wrong)
-        regions = [each for each in call.operands if isinstance(each, st.Region)]
-        scalars = [each for each in call.operands if isinstance(each, Scalar)]
+        regions = [operand for operand in call.operands if isinstance(operand, st.Region)]
+        scalars = [operand for operand in call.operands if isinstance(operand, Scalar)]
         wanted = [part for each in regions for part in (*each.starts, *each.extents)]
         numbers = iter(self.values(call, (*wanted, *scalars)))
         boxes = [
@@ -264,7 +264,7 @@ class LoopMachine:
         ]
         sizes = sizes_for(call, meaning, shapes, list(numbers))
         sized = specialise(meaning, sizes)
-        stack.append(_Leave(sized.params, tuple([self.env.get(each) for each in sized.params])))
+        stack.append(_Leave(sized.params, tuple([self.env.get(buffer) for buffer in sized.params])))
         views = [
             self.env[region.buffer].view(param, *box, which)
             for region, param, box, which in zip(regions, sized.params, boxes, keep, strict=True)
@@ -278,8 +278,8 @@ WARP_BARRIER: Final = st.Barrier("warp")
 
 
 def _is_of_warp(call: st.Invoke) -> bool:
-    regions = [each for each in call.operands if isinstance(each, st.Region)]
-    return any(scope(each.buffer.scope).reach == "warp" for each in regions)
+    regions = [operand for operand in call.operands if isinstance(operand, st.Region)]
+    return any(scope(region.buffer.scope).reach == "warp" for region in regions)
 
 
 class _Prepared:

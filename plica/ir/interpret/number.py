@@ -159,6 +159,6 @@ def _by_numpy(row: ScalarRow, dtype: DType) -> Function:
     detour = dtype.row.by_way_of_f32 and not row.is_direct
     kind = (f32 if detour else dtype).numpy.type
     if dtype.is_float:
-        return lambda *args: narrow(function(*[kind(each) for each in args]))
+        return lambda *args: narrow(function(*[kind(arg) for arg in args]))
     whole = float if row.gives else int
-    return lambda *args: narrow(whole(function(*[kind(each) for each in args])))
+    return lambda *args: narrow(whole(function(*[kind(arg) for arg in args])))

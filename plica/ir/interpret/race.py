@@ -195,9 +195,9 @@ class ThreadGrid:
 
     def _of(self, storage: Storage, at: int) -> _Touched:
         key = storage.root, at
-        if (found := self.touched.get(key)) is None:
-            found = self.touched[key] = _Touched()
-        return found
+        if (touched := self.touched.get(key)) is None:
+            touched = self.touched[key] = _Touched()
+        return touched
 
     def race(self, storage: Storage, at: int, block: Any, thread: Any, how: str) -> None:
         storage.refuse(

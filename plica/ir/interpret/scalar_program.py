@@ -53,13 +53,13 @@ def run_line(of: Line) -> list[Any]:
     if of.plain is not None:
         for target, fill in of.plain:
             registers[target] = fill(registers)
-        return [registers[each] for each in of.results]
+        return [registers[result] for result in of.results]
     stack: list[tuple[list[Step], int, int, int]] = []
     steps, at = of.steps, 0
     while True:
         if at == len(steps):
             if not stack:
-                return [registers[each] for each in of.results]
+                return [registers[result] for result in of.results]
             steps, at, target, source = stack.pop()
             registers[target] = registers[source]
             continue
@@ -99,7 +99,7 @@ class _Layout:
         plain = None
         if all(sides is None for _, _, sides in steps):
             plain = tuple([(target, fill) for target, fill, _ in steps])
-        return Line(steps, self.blank, tuple([self.register[each] for each in scalars]), plain)
+        return Line(steps, self.blank, tuple([self.register[scalar] for scalar in scalars]), plain)
 
     def steps(self, roots: Sequence[Term]) -> list[Step]:
         """A step for every node the roots need in any case, operands first."""
@@ -140,11 +140,11 @@ class _Layout:
             case sc.ScalarVar():
                 return target, lambda _: env[node], None
             case sc.Load(buffer, indices):
-                places = [self.at(each) for each in indices]
+                places = [self.at(index) for index in indices]
                 if len(places) == 1:
                     (only,) = places
                     return target, lambda r: env[buffer].load((r[only],)), None
-                return target, lambda r: env[buffer].load([r[each] for each in places]), None
+                return target, lambda r: env[buffer].load([r[place] for place in places]), None
             case sc.And(left, right):
                 first, false = self.at(left), self.constant(False)
                 return target, lambda r: r[first], Sides(self.side(right), ([], false))
@@ -161,9 +161,9 @@ class _Layout:
                 first, convert = self.at(value), number.cast(sc.dtype_of(value), dtype)
                 return target, lambda r: convert(r[first]), None
             case sc.Intrinsic(name, args):
-                places = [self.at(each) for each in args]
+                places = [self.at(arg) for arg in args]
                 call = number.intrinsic(name, sc.dtype_of(args[0]))
-                return target, lambda r: call(*[r[each] for each in places]), None
+                return target, lambda r: call(*[r[place] for place in places]), None
             case sc.Reduce():
                 return target, _reduction(node, env, self.nesting + 1), None
             case sc.Ramp() | sc.Broadcast() | sc.Shuffle():

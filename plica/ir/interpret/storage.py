@@ -148,8 +148,8 @@ class Storage:
         if not self.written[at] and not any(each.doubts(self, indices) for each in self.watchers):
             self.undefined(indices)
         if self.watchers and not self.constant:
-            for each in self.watchers:
-                each.read(self, at)
+            for watcher in self.watchers:
+                watcher.read(self, at)
         return self.item(at)
 
     def store(self, indices: Sequence[int], value: Any) -> None:
@@ -160,8 +160,8 @@ class Storage:
                 self.outside(indices, "written")
             at += index * step
         if self.watchers:
-            for each in self.watchers:
-                each.write(self, at)
+            for watcher in self.watchers:
+                watcher.write(self, at)
         self.written[at] = 1
         self.items[at] = value
 
@@ -225,6 +225,6 @@ def _strided(flat: Array, of: Storage) -> Array:
     width = flat.itemsize
     # Numpy lays no view over dtypes that others have added.
     bare = flat if flat.dtype.num < 256 else flat.view(np.dtype(f"u{width}"))
-    steps = [each * width for each in of.strides]
+    steps = [stride * width for stride in of.strides]
     view: Array = np.ndarray(of.shape, bare.dtype, bare, of.offset * width, steps)
     return view if bare.dtype == flat.dtype else view.view(flat.dtype)

@@ -59,7 +59,7 @@ class StoreNest:
     @property
     def reads_itself(self) -> bool:
         """Whether the value depends on the element it replaces."""
-        return any(each.buffer is self.buffer for each in self.loads)
+        return any(load.buffer is self.buffer for load in self.loads)
 
     @property
     def terms(self) -> tuple[sc.Scalar, ...]:
@@ -82,7 +82,7 @@ def nest(loop: For) -> StoreNest | None:
     if any(buffer in free_vars(each) for each in others):
         return None
     loads, hidden = _loads(terms)
-    if any(each.buffer is buffer and each is not own for each in loads):
+    if any(load.buffer is buffer and load is not own for load in loads):
         return None
     update = _update(store.value, own)
     if start is not None and update is None:
@@ -130,7 +130,7 @@ def _chain(loop: For) -> Any:
                 if bound & set(stmt.vars) or any(var in known for var in stmt.vars):
                     return None
                 guard = _both(guard, moved(stmt.predicate))
-                places = [moved(each) for each in stmt.bindings]
+                places = [moved(binding) for binding in stmt.bindings]
                 for place, extent in zip(places, stmt.extents, strict=True):
                     here = sc.And(sc.Le(_ZERO, place), sc.Lt(place, moved(extent)))
                     inside = _both(inside, here if guard is TRUE else sc.Or(sc.Not(guard), here))
@@ -158,7 +158,7 @@ def _chain(loop: For) -> Any:
                 stmt = body
             case _:
                 return None
-    store = Store(stmt.buffer, tuple([moved(each) for each in stmt.indices]), moved(stmt.value))
+    store = Store(stmt.buffer, tuple([moved(index) for index in stmt.indices]), moved(stmt.value))
     return tuple(loops), guard, inside, reset, start, store
 
 
@@ -173,7 +173,7 @@ def _mentions(term: sc.Scalar, variables: set[Term]) -> bool:
 
 
 def _has_loads(term: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
+    return any(isinstance(var, sc.Buffer) for var in free_vars(term))
 
 
 def _update(value: sc.Scalar, own: sc.Load) -> tuple[type[sc.Scalar], sc.Scalar, bool] | None:
@@ -202,8 +202,8 @@ def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
         if isinstance(node, sc.Reduce):
             hidden = hidden or _has_loads(node)
             # The updated buffer must be loaded where it is used.
-            for each in sorted(_buffers(node), key=lambda b: b.name):
-                found.append(sc.Load(each, tuple([_ZERO] * len(each.shape))))
+            for buffer in sorted(_buffers(node), key=lambda b: b.name):
+                found.append(sc.Load(buffer, tuple([_ZERO] * len(buffer.shape))))
             continue
         if isinstance(node, sc.Load):
             found.append(node)
@@ -214,7 +214,7 @@ def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
 
 
 def _buffers(term: sc.Scalar) -> list[sc.Buffer]:
-    return [each for each in free_vars(term) if isinstance(each, sc.Buffer)]
+    return [var for var in free_vars(term) if isinstance(var, sc.Buffer)]
 
 
 @lru_cache(maxsize=4096)
@@ -232,7 +232,7 @@ def _is_exact(root: sc.Scalar) -> bool:
         if isinstance(node, sc.Intrinsic) and not _has_one_answer(node):
             return False
         if isinstance(node, sc.Reduce) and not all(
-            isinstance(each, sc.Lit) for each in node.extents
+            isinstance(extent, sc.Lit) for extent in node.extents
         ):
             return False
         if isinstance(node, sc.Buffer):

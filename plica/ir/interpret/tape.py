@@ -120,8 +120,8 @@ class Tape:
                 self.placed[node] = (self.bring(value), self.bring(marks))
                 continue
             if not isinstance(node, sc.Reduce):
-                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
-                if missing := [each for each in kids if each not in self.placed]:
+                kids = [child for child in node._children if isinstance(child, sc.Scalar)]
+                if missing := [child for child in kids if child not in self.placed]:
                     stack.extend(missing)
                     continue
             stack.pop()
@@ -140,8 +140,8 @@ class Tape:
             case sc.Reduce():
                 return self.reduce(node)
             case sc.Select() | sc.And() | sc.Or():
-                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
-                values, marks = zip(*[self.placed[each] for each in kids], strict=True)
+                kids = [child for child in node._children if isinstance(child, sc.Scalar)]
+                values, marks = zip(*[self.placed[child] for child in kids], strict=True)
                 function = np.where if isinstance(node, sc.Select) else binary(type(node))
                 value = self.step(function, *values)
                 if not any(marks):
@@ -153,15 +153,15 @@ class Tape:
             case sc.Intrinsic(name, args):
                 return self.combined(intrinsic(name, sc.dtype_of(args[0])), args)
             case _:
-                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
+                kids = [child for child in node._children if isinstance(child, sc.Scalar)]
                 return self.combined(binary(type(node)), kids)
 
     def combined(self, function: Function, parts: Sequence[sc.Scalar]) -> Placed:
-        values, marks = zip(*[self.placed[each] for each in parts], strict=True)
+        values, marks = zip(*[self.placed[part] for part in parts], strict=True)
         return self.step(function, *values), self.either(marks)
 
     def either(self, marks: Sequence[int]) -> int:
-        if not (some := tuple(dict.fromkeys(each for each in marks if each != NO_MARKS))):
+        if not (some := tuple(dict.fromkeys(mark for mark in marks if mark != NO_MARKS))):
             return NO_MARKS
         return some[0] if len(some) == 1 else self.step(either, *some)
 
@@ -310,7 +310,7 @@ class Tape:
 def play(steps: list[Released], values: list[Any]) -> None:
     """Run the steps over the slots."""
     for function, to, sources, dead in steps:
-        values[to] = function(*[values[each] for each in sources])
+        values[to] = function(*[values[source] for source in sources])
         for slot in dead:
             values[slot] = None
 

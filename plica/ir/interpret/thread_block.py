@@ -102,18 +102,18 @@ def _team(machine: KernelRun, launch: ThreadGrid, loop: For, extent: int) -> Ite
     narrow = _narrow(launch, tag, outside)
     waiting = [Thread(number, machine.steps(loop.body)) for number in range(extent)]
     together = tag.startswith("threadIdx")
-    teams = [waiting] if together else [[each] for each in waiting]
+    teams = [waiting] if together else [[thread] for thread in waiting]
     for team in teams:
         size = len(team)
         while team:
             parked = []
-            for each in team:
-                _resume(machine, launch, each, loop, outside, narrow)
-                if each.advance(machine) is not None:
-                    parked.append(each)
+            for thread in team:
+                _resume(machine, launch, thread, loop, outside, narrow)
+                if thread.advance(machine) is not None:
+                    parked.append(thread)
             if not parked:
                 break
-            if len(parked) != size or any(each.at is not parked[0].at for each in parked):
+            if len(parked) != size or any(thread.at is not parked[0].at for thread in parked):
                 _divergent(f"{len(parked)} of {size} threads along {tag} come to it")
             if together:
                 launch.met[tag] = extent

@@ -185,7 +185,7 @@ def field_types(type: ty.DataType, index: int, module: Module | None) -> tuple[t
         return None
     arguments: dict[Term, Term] = dict(zip(definition.types, type.args, strict=True))
     found = definition.constructors[index].fields
-    return tuple([substitute(each, arguments) for each in found])
+    return tuple([substitute(type_, arguments) for type_ in found])
 
 
 def build(module: Module, constructor: str, *fields: Any) -> DataValue:
@@ -193,14 +193,14 @@ def build(module: Module, constructor: str, *fields: Any) -> DataValue:
     known: list[str] = []
     for data, definition in module.items():
         if isinstance(data, ty.DataName) and isinstance(definition, DataDef):
-            for index, each in enumerate(definition.constructors):
-                if str(each.name) == constructor:
-                    _check_count(constructor, len(each.fields), len(fields))
-                    inside = zip(fields, each.fields, strict=True)
+            for index, def_ in enumerate(definition.constructors):
+                if str(def_.name) == constructor:
+                    _check_count(constructor, len(def_.fields), len(fields))
+                    inside = zip(fields, def_.fields, strict=True)
                     return DataValue(
-                        data, index, each.name, tuple([_field(v, t) for v, t in inside])
+                        data, index, def_.name, tuple([_field(v, t) for v, t in inside])
                     )
-                known.append(str(each.name))
+                known.append(str(def_.name))
     raise InputError.of(
         "input-unknown",
         f"The module has no constructor {constructor!r}.",

@@ -47,10 +47,10 @@ _find: Final = lru_cache(maxsize=4096)(nest)
 
 def swept(loop: For, extent: int, machine: KernelRun) -> bool:
     """Run a loop at once if that can be done, and say whether it was."""
-    if (found := _find(loop)) is None:
+    if (store_nest := _find(loop)) is None:
         return False
     extents = [extent]
-    for inner in found.loops[1:]:
+    for inner in store_nest.loops[1:]:
         size = inner.extent
         extents.append(
             int(size.value) if isinstance(size, Lit) else machine.values(inner, (size,))[0]
@@ -58,31 +58,31 @@ def swept(loop: For, extent: int, machine: KernelRun) -> bool:
     points = prod(extents)
     if not MIN_POINTS <= points <= MAX_POINTS or min(extents) <= 0:
         return False
-    buffers = dict.fromkeys([found.buffer, *[each.buffer for each in found.loads]])
-    storages = {each: machine.env[each] for each in buffers}
-    if not _can_sweep(found, extents, storages, machine):
+    buffers = dict.fromkeys([store_nest.buffer, *[load.buffer for load in store_nest.loads]])
+    storages = {buffer: machine.env[buffer] for buffer in buffers}
+    if not _can_sweep(store_nest, extents, storages, machine):
         return False
     unsure = tuple([b for b, each in storages.items() if each.written.find(0) >= 0])
-    if any(not each.shape and each is not found.buffer for each in unsure):
+    if any(not buffer.shape and buffer is not store_nest.buffer for buffer in unsure):
         return False  # one element, and it is undefined
     noting = bool(machine.watchers)
-    plan = _plan(found, tuple(extents), unsure, noting)
+    plan = _plan(store_nest, tuple(extents), unsure, noting)
     return plan is not None and plan.run(storages, machine)
 
 
 def _can_sweep(
     of: StoreNest, extents: list[int], storages: dict[Buffer, Storage], machine: KernelRun
 ) -> bool:
-    if tags := [each.kind for each in of.loops if each.kind in THREADS]:
+    if tags := [loop.kind for loop in of.loops if loop.kind in THREADS]:
         if machine.launch is not None or len(set(tags)) != len(tags):
             return False
-        if any(scope(each.buffer.scope).reach != "all" for each in storages.values()):
+        if any(scope(storage.buffer.scope).reach != "all" for storage in storages.values()):
             return False
     target = storages[of.buffer]
-    for buffer, each in storages.items():
-        if each.root is target.root and buffer is not of.buffer:
+    for buffer, storage in storages.items():
+        if storage.root is target.root and buffer is not of.buffer:
             return False
-        if machine.watchers and of.hidden_loads and not each.constant:
+        if machine.watchers and of.hidden_loads and not storage.constant:
             return False
     return bool(target.items.dtype == dtype_of(of.value).numpy)
 
@@ -92,11 +92,11 @@ def _plan(
     of: StoreNest, extents: tuple[int, ...], unsure: tuple[Buffer, ...], noting: bool
 ) -> _Plan | None:
     """The arrays of a nest, or None if its shape does not allow a sweep."""
-    sizes = {each.var: size for each, size in zip(of.loops, extents, strict=True)}
+    sizes = {loop.var: size for loop, size in zip(of.loops, extents, strict=True)}
     unordered = [
-        each.var for each in of.loops if each.kind not in ("serial", "unrolled", "virtual")
+        loop.var for loop in of.loops if loop.kind not in ("serial", "unrolled", "virtual")
     ]
-    spread = frozenset[Term]().union(*[free_vars(each) for each in of.indices])
+    spread = frozenset[Term]().union(*[free_vars(index) for index in of.indices])
     rows = [var for var in sizes if var not in spread] if of.reads_itself else []
     if of.reads_itself:
         if any(sizes[var] > 1 for var in rows if var in unordered):
@@ -148,7 +148,7 @@ class _Plan:
 
         self.guard = place(of.guard)
         self.inside = place(of.inside)
-        self.indices = [place(each) for each in of.indices]
+        self.indices = [place(index) for index in of.indices]
         self.value = place(of.update[1] if of.update is not None else of.value)
         self.reset = None if of.reset is None else place(of.reset)
         self.start = None if of.start is None else place(of.start)
@@ -156,10 +156,10 @@ class _Plan:
         if noting:
             for load in of.loads:
                 if load.buffer is not of.buffer:
-                    places = [place(each)[0] for each in load.indices]
+                    places = [place(index)[0] for index in load.indices]
                     self.reads.append((load.buffer, places))
         wanted = dict.fromkeys(each.buffer for each in of.loads)
-        self.buffers = [(each, tape.buffer(each)) for each in wanted]
+        self.buffers = [(buffer, tape.buffer(buffer)) for buffer in wanted]
         self.marks = [(each, tape.buffer(_marks(each))) for each in unsure if each in wanted]
         kept = [self.guard, self.inside, *self.indices, self.value]
         kept += [each for each in (self.reset, self.start) if each is not None]

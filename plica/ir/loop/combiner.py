@@ -43,14 +43,14 @@ class Combine(Term):
         joins: tuple[sc.Scalar, ...],
     ) -> tuple[tuple[Term, ...], ...]:
         dtypes = [[sc.dtype_of(each) for each in part] for part in (starts, old, new, joins)]
-        if not dtypes[0] or any(each != dtypes[0] for each in dtypes):
+        if not dtypes[0] or any(dtype != dtypes[0] for dtype in dtypes):
             raise ill_formed("A combiner has as many starts, joins and values, of equal dtypes.")
         return starts, old, new, joins
 
     def joined(self, old: Sequence[sc.Scalar], new: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
         """The combined values."""
         values = dict(zip((*self.old, *self.new), (*old, *new), strict=True))
-        return tuple([substitute(each, values) for each in self.joins])
+        return tuple([substitute(join, values) for join in self.joins])
 
 
 def _least(of: DType) -> sc.Scalar:

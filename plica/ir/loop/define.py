@@ -62,11 +62,11 @@ def define(
     empty: bool = False,
 ) -> st.Kernel:
     """The kernel that computes some stages, each from placeholders and stages before it."""
-    made = {out: None for each in stages for out in each.outs}
+    made = {out: None for stage in stages for out in stage.outs}
     read = _reads(stages)
-    given = [each for each in read if each not in made] if inputs is None else list(inputs)
+    given = [buffer for buffer in read if buffer not in made] if inputs is None else list(inputs)
     if outputs is None:  # what only its own stage reads: a scan reads itself
-        wanted = [each for each in made if all(each in one.outs for one in read[each])]
+        wanted = [buffer for buffer in made if all(buffer in one.outs for one in read[buffer])]
     else:
         wanted = list(outputs)
     return _Writer([*given, *wanted], empty).kernel(stages, given, wanted)
@@ -77,31 +77,31 @@ def defined(
 ) -> st.Kernel:
     """The kernel of one tensor expression, or of several over the same inputs."""
     several = [of] if isinstance(of, Compute) else list(of)
-    inputs = list(dict.fromkeys(each for one in several for each in one.inputs))
-    used = {each.name for each in inputs}
+    inputs = list(dict.fromkeys(buffer for one in several for buffer in one.inputs))
+    used = {buffer.name for buffer in inputs}
     stages = []
     for each in several:
         label = fresh(Name(name), used)
         used.add(label)
         stages.append(stage_of(Buffer(label, each.shape, each.dtype), each.axes, each.body))
-    outs = [each.out for each in stages]
+    outs = [stage.out for stage in stages]
     return _Writer([*inputs, *outs], empty).kernel(stages, inputs, outs)
 
 
 def _reads(stages: Sequence[Stage]) -> dict[Buffer, list[Stage]]:
     """The buffers that stages read, in order, each with those that read it; and all they make."""
     found: dict[Buffer, list[Stage]] = {}
-    for each in stages:
-        for out in each.outs:
+    for stage in stages:
+        for out in stage.outs:
             found.setdefault(out, [])
-        if isinstance(each, ExternStage):
-            inside = [one.buffer for one in st.statements(each.body) if isinstance(one, st.Alloc)]
-            touched = [one for one in post_order(each.body) if isinstance(one, Buffer)]
+        if isinstance(stage, ExternStage):
+            inside = [one.buffer for one in st.statements(stage.body) if isinstance(one, st.Alloc)]
+            touched = [one for one in post_order(stage.body) if isinstance(one, Buffer)]
             seen = [one for one in touched if one not in inside]
         else:
-            seen = [one.buffer for one in post_order(each) if isinstance(one, Load)]
+            seen = [one.buffer for one in post_order(stage) if isinstance(one, Load)]
         for one in dict.fromkeys(seen):
-            found.setdefault(one, []).append(each)
+            found.setdefault(one, []).append(stage)
     return found
 
 
@@ -109,7 +109,7 @@ class _Writer:
     """Names in use, and the statements written so far."""
 
     def __init__(self, params: Sequence[Buffer], empty: bool) -> None:
-        self.names = {each.name for each in params}
+        self.names = {param.name for param in params}
         self.labels: set[Name] = set()
         self.empty = empty
         self.held: list[Buffer] = []
@@ -121,22 +121,22 @@ class _Writer:
         """The kernel of all stages."""
         params = (*inputs, *outputs)
         dims = _dims(params, stages)
-        self.names.update(each.name for each in dims)
+        self.names.update(dim.name for dim in dims)
         renamed: dict[Buffer, Buffer] = {}
         last = _epilogues(stages, params)
         inside = {scan.out for scan in last.values()}
-        for each in stages:
-            for out in each.outs:
+        for stage in stages:
+            for out in stage.outs:
                 if out not in params and out not in inside:
                     own = rename(out, self.name(out.name))
                     self.held.append(own)
                     if own is not out:
                         renamed[out] = own
-        for each in stages:
-            if isinstance(each, Each) and each in last:
-                self.scan(substitute(last[each], renamed), substitute(each, renamed))
-            elif each not in last.values():
-                self.stage(substitute(each, renamed))
+        for stage in stages:
+            if isinstance(stage, Each) and stage in last:
+                self.scan(substitute(last[stage], renamed), substitute(stage, renamed))
+            elif stage not in last.values():
+                self.stage(substitute(stage, renamed))
         body = st.seq(*self.stmts) if self.stmts else st.NOTHING
         body = st.allocated(body, reversed(self.held))
         return st.Kernel(dims, params, len(inputs), body)
@@ -169,7 +169,7 @@ class _Writer:
         direct = (
             last is not None
             and rest is Load(last.buffer, last.axes)
-            and all(known(sizes[each]) == 1 for each in axes if each not in last.axes)
+            and all(known(sizes[var]) == 1 for var in axes if var not in last.axes)
         )
         for each in found:
             if direct and each is last:
@@ -217,7 +217,7 @@ class _Writer:
         """A reduction block; its init apart where there may be nothing to reduce."""
         outer = [(axis, size, "s") for axis, size in zip(axes, shape, strict=True)]
         inner = [(term, size, "r") for term, size in zip(terms, extents, strict=True)]
-        if self.empty and any(known(each) is None for each in extents):
+        if self.empty and any(known(extent) is None for extent in extents):
             self.block(Name(f"{label}_start"), outer, init)
             self.block(label, [*outer, *inner], again)
         else:
@@ -231,7 +231,7 @@ class _Writer:
                 for out, one in zip(of.outs, of.combine.starts, strict=True)
             ]
         )
-        if any(known(each) == 0 for each in of.extents):
+        if any(known(extent) == 0 for extent in of.extents):
             loops = [
                 (axis, size, "s") for axis, size in zip(of.axes, of.outs[0].shape, strict=True)
             ]
@@ -239,7 +239,7 @@ class _Writer:
             return
         joined = of.combine.joined(places, of.values)
         # All values are computed before the first is stored: each may depend on each.
-        held = [ScalarVar(self.name(Name("new")), dtype_of(each)) for each in joined]
+        held = [ScalarVar(self.name(Name("new")), dtype_of(scalar)) for scalar in joined]
         again: st.Stmt = st.seq(
             *[st.Store(out, of.axes, var) for out, var in zip(of.outs, held, strict=True)]
         )
@@ -272,7 +272,7 @@ class _Writer:
         time, *rest = of.axes
         size, *sizes = of.out.shape
         count = Lit(of.count, time.dtype)
-        others = [(axis, each, "s") for axis, each in zip(rest, sizes, strict=True)]
+        others = [(axis, scalar, "s") for axis, scalar in zip(rest, sizes, strict=True)]
         begin = st.Store(of.out, of.axes, of.first)
         self.block(Name(f"{of.out.name}_start"), [(time, count, "s"), *others], begin)
         step = cast(st.Stmt, substitute(st.Store(of.out, of.axes, of.next), {time: time + count}))
@@ -304,7 +304,7 @@ class _Writer:
             axis: var for (axis, _, _), var in zip(around, inside, strict=True)
         }
         parts: list[Any] = [
-            None if each is None else substitute(each, own) for each in (init, body)
+            None if statement is None else substitute(statement, own) for statement in (init, body)
         ]
         extents = tuple([extent for _, extent, _ in around])
         kinds = tuple([st.ITER_KINDS[letter] for _, _, letter in around])
@@ -326,11 +326,11 @@ def _epilogues(stages: Sequence[Stage], params: Sequence[Buffer]) -> dict[Each, 
     """The stages that alone read a scan, each where the scan has it, with that scan."""
     readers = _reads(stages)
     found: dict[Each, Scan] = {}
-    for each in stages:
-        if isinstance(each, Scan) and each.out not in params and len(readers[each.out]) == 1:
-            (last,) = readers[each.out]
-            if isinstance(last, Each) and last not in found and epilogue_of(each, last):
-                found[last] = each
+    for stage in stages:
+        if isinstance(stage, Scan) and stage.out not in params and len(readers[stage.out]) == 1:
+            (last,) = readers[stage.out]
+            if isinstance(last, Each) and last not in found and epilogue_of(stage, last):
+                found[last] = stage
     return found
 
 

@@ -94,7 +94,7 @@ def _shown(extent: Scalar) -> str:
 
 def _device_memory(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
     for reach, most in (("block", limits.shared_bytes), ("thread", limits.local_bytes)):
-        names = [each.name for each in scopes() if each.reach == reach]
+        names = [scope.name for scope in scopes() if scope.reach == reach]
         need = peak_bytes(kernel, names)
         if need > most:
             message = f"The memory of one {reach} is too small for its buffers."

@@ -172,8 +172,8 @@ def fma(a: N, b: N, c: N | float) -> N:
 
 def polynomial(x: N, coefficients: Sequence[float]) -> N:
     found = x.number(coefficients[-1])
-    for each in reversed(coefficients[:-1]):
-        found = fma(found, x, each)
+    for coefficient in reversed(coefficients[:-1]):
+        found = fma(found, x, coefficient)
     return found
 
 

@@ -40,10 +40,10 @@ def kind(record: Operator, attrs: Values, *types: TensorType) -> Kind:
     """The kind of an operator at the given types; of several results the hardest."""
     if record.compute is None:
         return "opaque"
-    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(types)]
+    buffers = [Buffer(Name("x", i), tensor.shape, tensor.dtype) for i, tensor in enumerate(types)]
     found = record.compute(attrs, *buffers)
     parts = (found,) if isinstance(found, Compute) else found
-    return max((kind_of(each) for each in parts), key=KINDS.index, default="elementwise")
+    return max((kind_of(part) for part in parts), key=KINDS.index, default="elementwise")
 
 
 def kind_of(compute: Compute) -> Kind:
@@ -54,12 +54,12 @@ def kind_of(compute: Compute) -> Kind:
     folds = [node for node in nodes if isinstance(node, Reduce)]
     loads = [node for node in nodes if isinstance(node, Load)]
     if not folds:
-        return max((_reading(each, compute) for each in loads), key=KINDS.index, default=KINDS[0])
+        return max((_reading(load, compute) for load in loads), key=KINDS.index, default=KINDS[0])
     if len(folds) > 1:
         return "opaque"
     (fold,) = folds
     inside = [node for node in post_order(fold.body) if isinstance(node, Load)]
-    once = all(_reads_once(each, compute, fold) for each in inside)
+    once = all(_reads_once(load, compute, fold) for load in inside)
     return "reduction" if once else "complex-out-fusable"
 
 

@@ -57,7 +57,7 @@ class IndexMap(Term):
         if len(indices) != len(self.vars):
             raise ill_formed(f"An index map of {self.rank} indices is given {len(indices)}.")
         values = dict(zip(self.vars, indices, strict=True))
-        return tuple([substitute(each, values) for each in self.results])
+        return tuple([substitute(result, values) for result in self.results])
 
     def after(self, first: IndexMap) -> IndexMap:
         """This map of the results of another one."""
@@ -71,13 +71,13 @@ def index_map(of: Callable[..., Iterable[Like] | Like], rank: int | None = None)
     """
     names: list[str] = []
     rest: str | None = None
-    for each in signature(of).parameters.values():
-        if each.kind is Parameter.VAR_POSITIONAL:
-            rest = each.name
-        elif each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
-            names.append(each.name)
+    for parameter in signature(of).parameters.values():
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            rest = parameter.name
+        elif parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
         else:
-            raise ill_formed(f"The indices of an index map have places, unlike {each.name!r}.")
+            raise ill_formed(f"The indices of an index map have places, unlike {parameter.name!r}.")
     if rest is not None and rank is not None:
         names += [rest] * (rank - len(names))
     if rank is not None and rank != len(names):

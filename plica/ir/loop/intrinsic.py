@@ -63,8 +63,8 @@ def _compare(name: str, meaning: Kernel, implementation: Kernel) -> None:
         )
     random = np.random.default_rng(crc32(name.encode()))
     for trial in range(TRIALS):
-        sizes: dict[Term, int] = {each: 1 + trial + 2 * at for at, each in enumerate(meaning.dims)}
-        given = [_filled(each, sizes, random) for each in meaning.params]
+        sizes: dict[Term, int] = {dim: 1 + trial + 2 * at for at, dim in enumerate(meaning.dims)}
+        given = [_filled(param, sizes, random) for param in meaning.params]
         expected = run_in_place(meaning, given, sizes)
         renamed: dict[Term, int] = dict(zip(implementation.dims, sizes.values(), strict=True))
         found = run_in_place(implementation, given, renamed)
@@ -72,7 +72,7 @@ def _compare(name: str, meaning: Kernel, implementation: Kernel) -> None:
 
 
 def _interface(kernel: Kernel) -> tuple[object, ...]:
-    kinds = tuple((len(each.shape), str(each.dtype)) for each in kernel.params)
+    kinds = tuple((len(param.shape), str(param.dtype)) for param in kernel.params)
     return len(kernel.dims), kernel.inputs, kinds
 
 

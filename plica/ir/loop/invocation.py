@@ -54,7 +54,7 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
     if same != (new.meaning, new.implementation, new.hints):
         message = f"The tensor intrinsic {new.name!r} is declared already, and differently."
         parts = ("meaning", "implementation", "hints")
-        other = [each for each in parts if getattr(old, each) != getattr(new, each)]
+        other = [part for part in parts if getattr(old, part) != getattr(new, part)]
         expected, hint = "what it is already", "Give it, or its machine, a name of its own."
         found, place = f"another {' and '.join(other)}", Place(node=new.name)
         raise EvaluationError.of("bad-intrinsic", message, place, expected, found, hint)
@@ -70,7 +70,7 @@ def intrinsics_of(kernel: Kernel) -> tuple[TensorIntrinsic, ...]:
     """The distinct intrinsics that a kernel invokes, so that they can be sent along with it."""
     names = [each.name for each in statements(kernel.body) if isinstance(each, Invoke)]
     found = [find_intrinsic(each) for each in dict.fromkeys(names)]
-    return tuple([each for each in found if each is not None])
+    return tuple([intrinsic for intrinsic in found if intrinsic is not None])
 
 
 def unknown_intrinsic(name: str) -> Diagnostic:
@@ -86,11 +86,11 @@ def unknown_intrinsic(name: str) -> Diagnostic:
 
 def misfit(call: Invoke, meaning: Kernel) -> Diagnostic | None:
     """Why the number or kinds of an invocation's operands are wrong, or None."""
-    regions = [each for each in call.operands if isinstance(each, Region)]
-    scalars = [each for each in call.operands if isinstance(each, Scalar)]
+    regions = [operand for operand in call.operands if isinstance(operand, Region)]
+    scalars = [operand for operand in call.operands if isinstance(operand, Scalar)]
     wanted = f"{len(meaning.params)} regions, then no scalars or {len(meaning.dims)}"
     found = f"{len(regions)} regions and {len(scalars)} scalars"
-    in_order = all(isinstance(each, Region) for each in call.operands[: len(regions)])
+    in_order = all(isinstance(operand, Region) for operand in call.operands[: len(regions)])
     if (
         len(regions) != len(meaning.params)
         or len(scalars) not in (0, len(meaning.dims))

@@ -97,7 +97,7 @@ class Layout(Term):
         """The shape in memory, or None if the blocks do not divide an axis."""
         outer = [quotient(size, index(math.prod(self.blocks(a)))) for a, size in enumerate(logical)]
         found = [index(block) if block else outer[axis] for axis, block in self.axes]
-        return None if None in outer else tuple(each for each in found if each is not None)
+        return None if None in outer else tuple(scalar for scalar in found if scalar is not None)
 
     def logical_shape(self, stored: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
         """The logical shape of a stored shape, or None if the block sizes differ."""
@@ -105,7 +105,7 @@ class Layout(Term):
             if block and known(size) != block:
                 return None
         parts = [[stored[at] for at in self.positions(axis)] for axis in range(self.rank)]
-        return tuple(each[0] if len(each) == 1 else product(each) for each in parts)
+        return tuple(part[0] if len(part) == 1 else product(part) for part in parts)
 
     def logical(self, stored: Sequence[Scalar]) -> tuple[Scalar, ...]:
         """The index of the element that is stored at some place."""
@@ -195,12 +195,12 @@ def cut_index(at: Scalar, blocks: Sequence[int]) -> list[Scalar]:
 def layout_of(word: str, logical: str) -> Layout | str:
     """The layout of a word, or why it is invalid."""
     end, axes = 0, []
-    for found in _PART.finditer(word[: 8 * MAX_AXES]):
-        letter = (found[1] or found[3]).upper()
-        if found.start() != end or letter not in logical:
+    for match in _PART.finditer(word[: 8 * MAX_AXES]):
+        letter = (match[1] or match[3]).upper()
+        if match.start() != end or letter not in logical:
             return f"{word!r} is no layout of the axes {logical}."
-        axes.append((logical.index(letter), int(found[2] or 0)))
-        end = found.end()
+        axes.append((logical.index(letter), int(match[2] or 0)))
+        end = match.end()
     whole = sorted(axis for axis, block in axes if block == 0)
     if end != len(word) or whole != list(range(len(logical))) or len(axes) > MAX_AXES:
         return f"{word!r} is no layout of the axes {logical}."

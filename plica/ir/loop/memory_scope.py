@@ -43,8 +43,8 @@ class MemoryScope:
 
 # fmt: off
 _SCOPES: Final[dict[str, MemoryScope]] = {
-    each.name: each
-    for each in (
+    memory_scope.name: memory_scope
+    for memory_scope in (
         MemoryScope("global", None,   "all",    None),
         MemoryScope("shared", None,   "block",  "global"),
         MemoryScope("shared.swizzled", None, "block", "global"),
@@ -57,9 +57,9 @@ _SCOPES: Final[dict[str, MemoryScope]] = {
 
 def scope(name: str) -> MemoryScope:
     """The scope of a name; raises for undeclared names."""
-    if (found := _SCOPES.get(name)) is None:
+    if (memory_scope := _SCOPES.get(name)) is None:
         raise UnknownScope(unknown_scope(name))
-    return found
+    return memory_scope
 
 
 def unknown_scope(name: str) -> Diagnostic:

@@ -57,7 +57,7 @@ def needs_in(body: Expr, dims: frozenset[Term]) -> tuple[Scalar, ...]:
 
 def asserted(nodes: Iterable[Term], dims: frozenset[Term]) -> tuple[Scalar, ...]:
     """The assertions on these dims in the `match_shape` nodes."""
-    said = [each for each in nodes if isinstance(each, Apply) and each.op == match_shape.name]
+    said = [node for node in nodes if isinstance(node, Apply) and node.op == match_shape.name]
     return _needed(said, dims) if said else ()
 
 
@@ -73,8 +73,8 @@ def guarded(of: Module) -> Module:
         return Apply(match_shape.name, (of,), attrs)
 
     def checked(node: Apply, new: Apply) -> Expr:
-        for at, each in enumerate(node.args):
-            if isinstance(kind := type_of(each), TensorType):
+        for at, arg in enumerate(node.args):
+            if isinstance(kind := type_of(arg), TensorType):
                 part = asserted_of(new.args[at], kind, said[node])
                 return Apply(new.op, (*new.args[:at], part, *new.args[at + 1 :]), new.attrs)
         # An operator without arguments has clamped sizes, with an assertion of their values.
@@ -108,7 +108,7 @@ def settled(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
         if not isinstance(kind := type_of(node), TensorType):
             return new
         nothing = zeros((0,), kind.dtype)
-        shape = tuple([greater(substitute(each, numbers), index(0)) for each in kind.shape])
+        shape = tuple([greater(substitute(scalar, numbers), index(0)) for scalar in kind.shape])
         return broadcast_to(take(nothing, const(np.zeros((), np.int64))), shape)
 
     return _with(of, wrong, missing)
@@ -118,9 +118,9 @@ def _in_branches(of: Module) -> list[tuple[Apply, tuple[Scalar, ...]]]:
     """The operators that occur only in branches, with their needs."""
     main = of.main_function()
     inside = post_order(main.body)
-    if len(of.values) > 1 or not any(isinstance(each, If) for each in inside):
+    if len(of.values) > 1 or not any(isinstance(term, If) for term in inside):
         return []
-    if any(isinstance(each, Function | Match) for each in inside):
+    if any(isinstance(term, Function | Match) for term in inside):
         return []
     always, dims = {*_always(main.body)}, frozenset(main.dims)
     nodes = [each for each in inside if isinstance(each, Apply) and each not in always]
@@ -142,8 +142,8 @@ def _with(of: Module, nodes: set[Apply], change: Callable[[Apply, Apply], Expr])
     whole = fold(algebra, main.body)
     assert isinstance(whole, Expr)
     assert of.main is not None
-    made = Function(main.dims, main.types, main.params, main.ret, whole, main.attrs)
-    return module({of.main: made}, of.main)
+    function = Function(main.dims, main.types, main.params, main.ret, whole, main.attrs)
+    return module({of.main: function}, of.main)
 
 
 def _needed(nodes: Iterable[Apply], dims: frozenset[Term]) -> tuple[Scalar, ...]:
@@ -152,9 +152,9 @@ def _needed(nodes: Iterable[Apply], dims: frozenset[Term]) -> tuple[Scalar, ...]
         record = find(node.op)
         if record is None or not dims:
             continue
-        types = [type_of(each) for each in node.args]
+        types = [type_of(arg) for arg in node.args]
         asked = [normal_dim(e) for e in needs_of(record.relation, dict(node.attrs), *types)]
-        for least in [part for each in asked for part in _apart(each)]:
+        for least in [part for scalar in asked for part in _apart(scalar)]:
             if free_vars(least) <= dims:
                 key = frozenset((k, count) for k, (_, count) in polynomial(least).items())
                 found.setdefault(key, least)

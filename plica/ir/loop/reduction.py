@@ -112,9 +112,9 @@ def _single(
 ) -> TakenOut | sc.Scalar | None:
     """A reduction as a tensor, as a number, or None if it cannot be extracted."""
     start, _ = MEANING[node.combiner]
-    if any(known(each) == 0 for each in node.extents):
+    if any(known(extent) == 0 for extent in node.extents):
         return start(sc.dtype_of(node))
-    if guard is None or any(each in free_vars(size) for size in node.extents for each in sizes):
+    if guard is None or any(var in free_vars(size) for size in node.extents for var in sizes):
         return None
     body = new[node.body]
     assert isinstance(body, sc.Scalar)
@@ -127,9 +127,9 @@ def _single(
     if condition is not None:
         body = sc.Select(condition, body, start(sc.dtype_of(node)))
     inside = free_vars(body).difference(node.axes)
-    axes = tuple([each for each in sizes if each in inside])
-    shape = tuple([sizes[each] for each in axes])
-    if any(not free_vars(each).isdisjoint(sizes) for each in shape):
+    axes = tuple([var for var in sizes if var in inside])
+    shape = tuple([sizes[axis] for axis in axes])
+    if any(not free_vars(scalar).isdisjoint(sizes) for scalar in shape):
         return None
     buffer = sc.Buffer(name(Name(node.combiner)), shape, sc.dtype_of(node))
     return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body, node.runs)
@@ -146,7 +146,7 @@ def _apart(value: sc.Scalar, axes: Axes) -> tuple[sc.Scalar, dict[sc.ScalarVar, 
     if not clash:
         return value, sizes
     used = {node.name for node in post_order(value) if isinstance(node, sc.ScalarVar)}
-    used.update(each.name for each in axes)
+    used.update(axis.name for axis in axes)
     sizes = dict(axes)
 
     def renamed(node: Term) -> Term:
@@ -158,7 +158,7 @@ def _apart(value: sc.Scalar, axes: Axes) -> tuple[sc.Scalar, dict[sc.ScalarVar, 
             used.add(own.name)
             moved[var], sizes[own] = own, extent
         body = substitute(node.body, moved)
-        own_axes = tuple(moved[each] for each in node.axes)
+        own_axes = tuple(moved[axis] for axis in node.axes)
         return sc.Reduce(node.combiner, own_axes, node.extents, body, node.runs)  # type: ignore[arg-type]  # a term keeps its sort
 
     apart = map_bottom_up(renamed, value)

@@ -69,8 +69,8 @@ class _Rewriting:
         """The axes of sums that run over a blocked axis of an input."""
         sums = [node for node in post_order(self.of.body) if isinstance(node, Reduce)]
         extents: dict[ScalarVar, list[Scalar]] = {}
-        for each in sums:
-            for var, extent in zip(each.axes, each.extents, strict=True):
+        for reduction in sums:
+            for var, extent in zip(reduction.axes, reduction.extents, strict=True):
                 extents.setdefault(var, []).append(extent)
         loads = [node for node in post_order(self.of.body) if isinstance(node, Load)]
         for load in loads:
@@ -84,7 +84,7 @@ class _Rewriting:
 
     def _split_sum(self, var: ScalarVar, extents: list[Scalar], blocks: tuple[int, ...]) -> None:
         size = math.prod(blocks)
-        if var in self.split or any(quotient(each, index(size)) is None for each in extents):
+        if var in self.split or any(quotient(extent, index(size)) is None for extent in extents):
             return
         hint, number = var.name
         names = [Name(f"{hint}{'o' * (len(blocks) - at)}", number) for at in range(len(blocks) + 1)]
@@ -103,9 +103,9 @@ class _Rewriting:
                 memo[node] = self.become[node]
             elif isinstance(node, Load) and node.buffer in self.stored:
                 layout, buffer = self.stored[node.buffer]
-                indices = [memo[each] for each in node.indices]
+                indices = [memo[scalar] for scalar in node.indices]
                 memo[node] = Load(buffer, layout.places(indices, self._cut))
-            elif isinstance(node, Reduce) and any(each in self.split for each in node.axes):
+            elif isinstance(node, Reduce) and any(var in self.split for var in node.axes):
                 memo[node] = self._sum(node, memo)
             elif type(node).variable:
                 memo[node] = node

@@ -212,10 +212,10 @@ def _has_no_runs(combiner: Combiner, body: Scalar) -> bool:
 def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:
     """Whether a box is known to be one run."""
     count = 1
-    for each in extents:
-        if not isinstance(each, Lit) or (runs == "row" and count > 1):
+    for extent in extents:
+        if not isinstance(extent, Lit) or (runs == "row" and count > 1):
             return False
-        count *= int(each.value)
+        count *= int(extent.value)
     return count <= RUN_LENGTH[runs]
 
 
@@ -450,27 +450,27 @@ def dtype_of(scalar: Scalar) -> DType:
         if known is not None:
             break
         path.append(scalar)
-    for each in path:  # all of it, so that asking from the top down stays linear
-        _remember_dtype(each, known)
+    for term in path:  # all of it, so that asking from the top down stays linear
+        _remember_dtype(term, known)
     return known
 
 
-GIVEN_DTYPES: Final = {each.name: DType(each.gives) for each in INTRINSIC_ROWS if each.gives}
+GIVEN_DTYPES: Final = {row.name: DType(row.gives) for row in INTRINSIC_ROWS if row.gives}
 """The dtypes of intrinsics that have not the dtype of their first argument."""
 
-BOOL_INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS if each.is_bool)
+BOOL_INTRINSICS: Final = frozenset(row.name for row in INTRINSIC_ROWS if row.is_bool)
 """Intrinsics that answer yes or no."""
 
 UNARY_FLOAT: Final = tuple(
-    each.name
-    for each in INTRINSIC_ROWS
-    if each.arity == 1 and "float" in each.takes and not each.is_bool and not each.gives
+    row.name
+    for row in INTRINSIC_ROWS
+    if row.arity == 1 and "float" in row.takes and not row.is_bool and not row.gives
 )
 """Intrinsics from a float of any dtype to one of that dtype; `round` is to even."""
 
 _remember_dtype: Final = cast(Any, Scalar.__dict__["_dtype"]).__set__
 
-INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS)
+INTRINSICS: Final = frozenset(row.name for row in INTRINSIC_ROWS)
 
 ROW_OF: Final[dict[type[Scalar], ScalarRow]] = {
     each: ROWS[each.__name__] for each in (*BINARY, *COMPARISON, And, Or, Not, Select)

@@ -175,7 +175,7 @@ def _nearest(exact: Fraction, wide: Any) -> float:
     if size < Fraction(2) ** power:
         power -= 1
     step = Fraction(2) ** max(power - digits + 1, least)
-    found = round(size / step) * step  # Python rounds ties to even
+    fraction = round(size / step) * step  # Python rounds ties to even
     greatest = float(np.finfo(wide).max)
-    result = math.inf if found > greatest else float(found)
+    result = math.inf if fraction > greatest else float(fraction)
     return math.copysign(result, 1.0 if exact > 0 else -1.0)

@@ -236,8 +236,8 @@ INTRINSIC_ROWS: Final = (
 # fmt: on
 # ruff: noqa: E501  # a row is a few long lines
 
-INTRINSICS: Final = {each.name: each for each in INTRINSIC_ROWS}  # the rows of intrinsics, by name
-ROWS: Final = {each.name: each for each in OPERATOR_ROWS} | INTRINSICS
+INTRINSICS: Final = {row.name: row for row in INTRINSIC_ROWS}  # the rows of intrinsics, by name
+ROWS: Final = {row.name: row for row in OPERATOR_ROWS} | INTRINSICS
 """Every row, by the name of its class or of its intrinsic."""
 
 DECLARED: Final[dict[str, ScalarRow]] = {}  # the rows that programs declare besides those of Plica

@@ -30,7 +30,7 @@ def specialise(kernel: Kernel, sizes: Mapping[Term, int]) -> Kernel:
 @lru_cache(maxsize=512)
 def _specialise(kernel: Kernel, given: tuple[tuple[ScalarVar, int], ...]) -> Kernel:
     numbers: dict[Term, Term] = {var: Lit(size, var.dtype) for var, size in given}
-    dims = tuple([each for each in kernel.dims if each not in numbers])
+    dims = tuple([dim for dim in kernel.dims if dim not in numbers])
     return substitute(
         Kernel(dims, kernel.params, kernel.inputs, kernel.body, kernel.annotations), numbers
     )

@@ -176,14 +176,14 @@ def fold(
     body: Callable[..., Sequence[Scalar]],
 ) -> Fold:
     """The tensors whose elements at `i, …` are `body(i, …, k, …)` combined over all `k, …`."""
-    sizes, box = tuple([dim(each) for each in shape]), tuple([dim(each) for each in extents])
+    sizes, box = tuple([dim(each) for each in shape]), tuple([dim(extent) for extent in extents])
     axes, terms = _axes(sizes), tuple([axis("k", at) for at in range(len(box))])
     values = tuple(body(*axes, *terms))
     if len({len(values), len(names), len(combine.starts)}) != 1:
         raise ill_formed(f"A fold has a name and a value for each of {len(combine.starts)}.")
     made = [
-        Buffer(Name(name), sizes, dtype_of(each))
-        for name, each in zip(names, combine.starts, strict=True)
+        Buffer(Name(name), sizes, dtype_of(start))
+        for name, start in zip(names, combine.starts, strict=True)
     ]
     return Fold(tuple(made), axes, terms, box, combine, values)
 
@@ -205,8 +205,8 @@ def epilogue_of(fold: Each | Scan, last: Each) -> bool:
     Its axes are a permutation of the other's; axes of extent 1 may be added or dropped.
     """
     nodes = post_order(last.value)
-    read = [each for each in nodes if isinstance(each, Load) and each.buffer is fold.out]
-    if len(read) != 1 or any(isinstance(each, Reduce) for each in nodes):
+    read = [node for node in nodes if isinstance(node, Load) and node.buffer is fold.out]
+    if len(read) != 1 or any(isinstance(node, Reduce) for node in nodes):
         return False
     sizes = dict(zip(last.axes, last.out.shape, strict=True))
     wanted = {axis for axis, size in sizes.items() if known(size) != 1}

@@ -75,9 +75,9 @@ class Stages(Term):
 
     def find(self, name: str) -> Each | None:
         """The stage that makes the buffer of a name."""
-        for each in self.stages:
-            if isinstance(each, Each) and each.out.name == Name(name):
-                return each
+        for stage in self.stages:
+            if isinstance(stage, Each) and stage.out.name == Name(name):
+                return stage
         return None
 
     def __str__(self) -> str:
@@ -89,15 +89,15 @@ def stages(
 ) -> Stages:
     """The stages as one term; the last result is the output where none are named."""
     of = tuple(of)
-    made = tuple([out for each in of for out in each.outs])
+    made = tuple([out for stage in of for out in stage.outs])
     wanted = (made[-1],) if outputs is None else tuple(outputs)
     return Stages(_dims((*inputs, *made), of), tuple(inputs), made, tuple(of), wanted)
 
 
 def _dims(buffers: Sequence[Buffer], of: Sequence[Stage]) -> tuple[ScalarVar, ...]:
     """The open sizes: those in shapes first, in order, then those that occur only in terms."""
-    found = {var: None for each in buffers for size in each.shape for var in free_vars(size)}
-    more = [var for each in of for var in free_vars(each) if var not in found]
+    found = {var: None for buffer in buffers for size in buffer.shape for var in free_vars(size)}
+    more = [var for stage in of for var in free_vars(stage) if var not in found]
     rest = sorted({var for var in more if isinstance(var, ScalarVar)}, key=_by_name)
     return tuple([var for var in found if isinstance(var, ScalarVar)] + rest)
 
@@ -108,7 +108,7 @@ def _by_name(of: ScalarVar) -> tuple[str, int]:
 
 def stages_of(of: Compute, name: str = "out") -> Stages:
     """A tensor expression as the one stage of some."""
-    out = Buffer(fresh(Name(name), {each.name for each in of.inputs}), of.shape, of.dtype)
+    out = Buffer(fresh(Name(name), {buffer.name for buffer in of.inputs}), of.shape, of.dtype)
     return stages(of.inputs, (stage_of(out, of.axes, of.body),))
 
 
@@ -140,15 +140,15 @@ def compute_of(of: Each | Scan) -> Compute:
 
 def has_scan(of: Stages) -> bool:
     """Whether one of some stages is a scan."""
-    return any(isinstance(each, Scan) for each in of.stages)
+    return any(isinstance(stage, Scan) for stage in of.stages)
 
 
 def as_elements(of: Stages, written: Callable[[Prefix], Scalar] = lambda fold: fold) -> Stages:
     """The stages with each scan replaced by an expression for its elements, transformed by
     `written`."""
     made = [
-        Each(each.out, each.axes, written(each.element)) if isinstance(each, Scan) else each
-        for each in of.stages
+        Each(stage.out, stage.axes, written(stage.element)) if isinstance(stage, Scan) else stage
+        for stage in of.stages
     ]
     return stages(of.inputs, made, of.outputs)
 
@@ -177,11 +177,11 @@ def evaluate_all(
         shape = [known(size) for size in buffer.shape]
         told = [n for n in shape if n is not None]
         held[buffer] = np.reshape(array, told) if len(told) == len(shape) else np.asarray(array)
-    for each in of.stages:
-        if not isinstance(each, Each | Scan):
-            raise CompilerBug(f"{type(each).__name__} stages have a meaning as kernels only.")
-        compute = compute_of(each)
-        held[each.out] = evaluate(compute, [held[read] for read in compute.inputs], sizes)
+    for stage in of.stages:
+        if not isinstance(stage, Each | Scan):
+            raise CompilerBug(f"{type(stage).__name__} stages have a meaning as kernels only.")
+        compute = compute_of(stage)
+        held[stage.out] = evaluate(compute, [held[read] for read in compute.inputs], sizes)
     return held
 
 
@@ -212,12 +212,12 @@ def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
 def pairs(of: Stages) -> list[tuple[Each, Each | None]]:
     """The stages, a reduction together with the epilogue that alone reads it."""
     found: list[tuple[Each, Each | None]] = []
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if len(every) != len(of.stages):
         raise CompilerBug("Only stages of elements come in pairs.")
     users: dict[Buffer, int] = {}
-    for each in every:
-        for buffer in {load.buffer for load in loads(each.value)}:
+    for stage in every:
+        for buffer in {load.buffer for load in loads(stage.value)}:
             users[buffer] = users.get(buffer, 0) + 1
     at = 0
     while at < len(every):
@@ -242,7 +242,7 @@ class Names:
     def __init__(self, *of: Term, anew: Iterable[Buffer] = ()) -> None:
         self.used = {n.name for n in post_order(*of) if isinstance(n, ScalarVar | Buffer)}
         self.used -= {each.result.name for each in of if isinstance(each, Stages)}
-        self.used -= {each.name for each in anew}
+        self.used -= {buffer.name for buffer in anew}
 
     def name(self, like: str) -> Name:
         """A name like another."""

@@ -224,15 +224,15 @@ STATEMENTS: Final = (For, Block, Store, Seq, Branch, Alloc, Bind, While, Invoke,
 def seq(*stmts: Stmt) -> Stmt:
     """One statement after another, without a `Seq` inside a `Seq` or around one statement."""
     flat: list[Stmt] = []
-    for each in stmts:
-        flat.extend(each.stmts if isinstance(each, Seq) else (each,))
+    for statement in stmts:
+        flat.extend(statement.stmts if isinstance(statement, Seq) else (statement,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
 def allocated(body: Stmt, buffers: Iterable[Buffer]) -> Stmt:
     """A statement with buffers that live as long as it does, the last of them outermost."""
-    for each in buffers:
-        body = Alloc(each, body)
+    for buffer in buffers:
+        body = Alloc(buffer, body)
     return body
 
 
@@ -251,8 +251,8 @@ def block(  # noqa: PLR0917  # a block is these things
     return Block(
         Name(label) if isinstance(label, str) else label,
         tuple(variables),
-        tuple(dim(each) for each in extents),
-        tuple(ITER_KINDS[each] for each in kinds),
+        tuple(dim(extent) for extent in extents),
+        tuple(ITER_KINDS[kind] for kind in kinds),
         tuple(bindings),
         predicate,
         init,
@@ -296,11 +296,11 @@ def written(root: Stmt, buffers: Iterable[Buffer]) -> list[Buffer]:
                 found.add(stmt.buffer)
             continue
         if isinstance(stmt, Block):
-            found.update([each.buffer for each in stmt.writes if each.buffer not in hidden])
+            found.update([write.buffer for write in stmt.writes if write.buffer not in hidden])
         elif isinstance(stmt, Alloc) and stmt.buffer in asked:
             hidden |= {stmt.buffer}
-        stack.extend([(each, hidden) for each in substatements(stmt)])
-    return [each for each in asked if each in found]
+        stack.extend([(substatement, hidden) for substatement in substatements(stmt)])
+    return [buffer for buffer in asked if buffer in found]
 
 
 def annotated(annotations: Annotations, **more: Plain | None) -> Annotations:

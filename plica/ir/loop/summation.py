@@ -123,7 +123,7 @@ class _Runs:
 
     def __init__(self, of: sc.Reduce, names: set[Name]) -> None:
         self.of, self.names = of, names
-        self.extents = tuple([_size(each) for each in of.extents])
+        self.extents = tuple([_size(extent) for extent in of.extents])
         self.shape = run_shape(self.extents, of.runs)
         self.dtype = sc.dtype_of(of)
 
@@ -213,7 +213,7 @@ class _Runs:
     def _reduce(
         self, axes: Sequence[sc.ScalarVar], counts: Sequence[Size], body: sc.Scalar
     ) -> sc.Scalar:
-        sizes = tuple([_term(each) for each in counts])
+        sizes = tuple([_term(count) for count in counts])
         return sc.Reduce(self.of.combiner, tuple(axes), sizes, body)
 
     def _var(self, like: sc.ScalarVar) -> sc.ScalarVar:

@@ -99,13 +99,13 @@ def reduce(
     """
     sizes = tuple(dim(size) for size in extents)
     axes = _axes(name, len(sizes), _open(sizes))
-    made = body(*axes)
-    read = [each for each in free_vars(made) if isinstance(each, sc.Buffer)]
+    scalar = body(*axes)
+    read = [var for var in free_vars(scalar) if isinstance(var, sc.Buffer)]
     taken = _open((*sizes, *[size for each in read for size in each.shape]))
     if not taken.isdisjoint(axes):
         axes = _axes(name, len(sizes), taken)
-        made = body(*axes)
-    return sc.Reduce(combiner, axes, sizes, made, runs)
+        scalar = body(*axes)
+    return sc.Reduce(combiner, axes, sizes, scalar, runs)
 
 
 def prefix(
@@ -119,7 +119,7 @@ def prefix(
 ) -> Prefix:
     """`body(k)` combined over all `k` up to `at`, in their order."""
     size, read = dim(extent), free_vars(body(at))
-    shapes = [each for of in read if isinstance(of, sc.Buffer) for each in of.shape]
+    shapes = [scalar for of in read if isinstance(of, sc.Buffer) for scalar in of.shape]
     (axis_,) = _axes("k", 1, _open((size, at, *shapes)))
     return Prefix(combiner, axis_, size, at, body(axis_), exclusive, reverse)
 
@@ -131,7 +131,7 @@ def _open(sizes: Iterable[sc.Scalar]) -> frozenset[Term]:
 
 def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[sc.ScalarVar, ...]:
     """The given number of unused index variables."""
-    every = (each for number in itertools.count() if (each := axis(name, number)) not in taken)
+    every = (var for number in itertools.count() if (var := axis(name, number)) not in taken)
     return tuple(itertools.islice(every, count))
 
 
@@ -142,9 +142,9 @@ def as_reductions(of: sc.Scalar) -> sc.Scalar:
     """
     if not any(isinstance(node, Prefix) for node in post_order(of)):
         return of
-    found = map_bottom_up(_as_reduction, of)
-    assert isinstance(found, sc.Scalar)
-    return found
+    scalar = map_bottom_up(_as_reduction, of)
+    assert isinstance(scalar, sc.Scalar)
+    return scalar
 
 
 def _as_reduction(node: Term) -> Term:

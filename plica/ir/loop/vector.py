@@ -44,10 +44,10 @@ def lane(root: Scalar, number: int) -> Scalar:
 def store_lanes(store: Store) -> tuple[Scalar, ...]:
     """The indices and the value of a store, lane after lane."""
     parts = (*store.indices, store.value)
-    if not any(has_vectors(each) for each in parts):
+    if not any(has_vectors(scalar) for scalar in parts):
         return parts
     counts = _count(parts)
-    places = max((counts[each] for each in store.indices), default=1)
+    places = max((counts[index] for index in store.indices), default=1)
     if counts[store.value] not in (1, places):
         raise _disagree(f"a store at {places} places of {counts[store.value]} values")
     lanes = _lanes(parts, range(places))
@@ -64,8 +64,8 @@ def _count(roots: tuple[Scalar, ...]) -> dict[Term, int]:
                     raise _disagree(f"a {type(node).__name__} of vectors")
                 counts[node] = lanes
             case Shuffle(vectors, indices):
-                total = sum(counts[each] for each in vectors)
-                if any(not 0 <= each < total for each in indices):
+                total = sum(counts[vector] for vector in vectors)
+                if any(not 0 <= index < total for index in indices):
                     raise _disagree(f"a shuffle of {total} lanes by {indices}")
                 counts[node] = len(indices)
             case _:
@@ -110,10 +110,10 @@ def _lanes(roots: tuple[Scalar, ...], numbers: Iterable[int]) -> dict[tuple[Scal
 
 def _picked(node: Shuffle, number: int, counts: dict[Term, int]) -> tuple[Scalar, int]:
     left = node.indices[number if len(node.indices) > 1 else 0]
-    for each in node.vectors:
-        if left < counts[each]:
-            return each, left
-        left -= counts[each]
+    for vector in node.vectors:
+        if left < counts[vector]:
+            return vector, left
+        left -= counts[vector]
     raise _disagree("a shuffle of lanes that are not there")
 
 

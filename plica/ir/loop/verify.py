@@ -47,7 +47,7 @@ from plica.runtime.error import Diagnostic, Place
 def well_formed(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     """The target-independent defects of a kernel."""
     checks = (_unbound, _repeated, trespasses, _ill_typed, _stored_inputs, _scopes, _invocations)
-    return tuple([each for check in checks for each in check(kernel)])
+    return tuple([diagnostic for check in checks for diagnostic in check(kernel)])
 
 
 def finding(code: str, message: str, where: object, *details: str | None) -> Diagnostic:
@@ -113,13 +113,13 @@ def _ill_typed(kernel: st.Kernel) -> Iterator[Diagnostic]:
     for stmt in st.statements(kernel.body):
         for place, scalar, wanted in _typed(stmt):
             yield from _scalar(scalar, place, seen)
-            found = sc.dtype_of(scalar)
-            if wanted == "index" and not found.is_integer:
+            dtype = sc.dtype_of(scalar)
+            if wanted == "index" and not dtype.is_integer:
                 message = "An index, an extent or a binding is not an integer."
-                yield finding("dtype-conflict", message, place, "an integer", str(found))
-            elif isinstance(wanted, DType) and found is not wanted:
+                yield finding("dtype-conflict", message, place, "an integer", str(dtype))
+            elif isinstance(wanted, DType) and dtype is not wanted:
                 message = "A value has another element type than the place it goes to."
-                yield finding("dtype-conflict", message, place, str(wanted), str(found))
+                yield finding("dtype-conflict", message, place, str(wanted), str(dtype))
         yield from _lanes(stmt)
 
 
@@ -130,27 +130,27 @@ def _typed(stmt: st.Stmt) -> list[tuple[str, sc.Scalar, DType | str]]:
             return [(str(var.name), extent, "index")]
         case st.Block():
             name = str(stmt.label)
-            places = [(name, each, "index") for each in (*stmt.extents, *stmt.bindings)]
+            places = [(name, scalar, "index") for scalar in (*stmt.extents, *stmt.bindings)]
             for region in (*stmt.reads, *stmt.writes):
-                places += [(name, each, "index") for each in (*region.starts, *region.extents)]
+                places += [(name, scalar, "index") for scalar in (*region.starts, *region.extents)]
             return [*places, (name, stmt.predicate, bool_)]
         case st.Store(buffer, indices, value):
             name = str(buffer.name)
-            return [*[(name, each, "index") for each in indices], (name, value, buffer.dtype)]
+            return [*[(name, index, "index") for index in indices], (name, value, buffer.dtype)]
         case st.Branch(condition) | st.While(condition):
             return [("a condition", condition, bool_)]
         case st.Bind(var, value):
             return [(str(var.name), value, var.dtype)]
         case st.Alloc(buffer):
             sizes = (*buffer.shape, *buffer.strides)
-            return [(str(buffer.name), each, "index") for each in sizes]
+            return [(str(buffer.name), size, "index") for size in sizes]
         case st.Invoke(name, operands):
             found: list[tuple[str, sc.Scalar, DType | str]] = []
-            for each in operands:
-                if isinstance(each, st.Region):
-                    found += [(name, part, "index") for part in (*each.starts, *each.extents)]
+            for operand in operands:
+                if isinstance(operand, st.Region):
+                    found += [(name, part, "index") for part in (*operand.starts, *operand.extents)]
                 else:
-                    found.append((name, each, "index"))
+                    found.append((name, operand, "index"))
             return found
         case _:
             return []
@@ -165,11 +165,11 @@ def _scalar(root: sc.Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic
             continue
         seen.add(node)
         if isinstance(node, sc.Load):
-            for each in node.indices:
-                if not sc.dtype_of(each).is_integer:
+            for index in node.indices:
+                if not sc.dtype_of(index).is_integer:
                     message = f"An index of {str(node.buffer.name)!r} is not an integer."
                     yield finding(
-                        "dtype-conflict", message, place, "an integer", str(sc.dtype_of(each))
+                        "dtype-conflict", message, place, "an integer", str(sc.dtype_of(index))
                     )
             stack.extend(node.indices)
             continue
@@ -216,20 +216,20 @@ def capacities(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     Buffers of symbolic size are not counted: their size is known when the kernel is specialised.
     """
     found = []
-    for each in scopes():
-        if each.capacity is not None:
-            need = peak_bytes(kernel, (each.name,))
-            if need > each.capacity:
-                message = f"The buffers in the memory scope {each.name!r} do not fit."
-                expected, there = f"at most {each.capacity} bytes", f"{need} bytes"
-                found.append(finding("scope-capacity", message, each.name, expected, there))
+    for scope in scopes():
+        if scope.capacity is not None:
+            need = peak_bytes(kernel, (scope.name,))
+            if need > scope.capacity:
+                message = f"The buffers in the memory scope {scope.name!r} do not fit."
+                expected, there = f"at most {scope.capacity} bytes", f"{need} bytes"
+                found.append(finding("scope-capacity", message, scope.name, expected, there))
     return tuple(found)
 
 
 def peak_bytes(kernel: st.Kernel, names: Iterable[str]) -> int:
     """The bytes of the buffers in some scopes that are alive at one time, at most."""
     wanted = frozenset(names)
-    start = sum(_bytes(each) for each in kernel.params if each.scope in wanted)
+    start = sum(_bytes(param) for param in kernel.params if param.scope in wanted)
     most = start
     stack: list[tuple[st.Stmt, int]] = [(kernel.body, start)]
     while stack:
@@ -237,13 +237,13 @@ def peak_bytes(kernel: st.Kernel, names: Iterable[str]) -> int:
         if isinstance(stmt, st.Alloc) and stmt.buffer.scope in wanted:
             alive += _bytes(stmt.buffer)
             most = max(most, alive)
-        stack.extend((each, alive) for each in st.substatements(stmt))
+        stack.extend((substatement, alive) for substatement in st.substatements(stmt))
     return most
 
 
 def _bytes(buffer: sc.Buffer) -> int:
     sizes = [each.value for each in buffer.shape if isinstance(each, sc.Lit)]
-    steps = [each.value for each in buffer.strides if isinstance(each, sc.Lit)]
+    steps = [stride.value for stride in buffer.strides if isinstance(stride, sc.Lit)]
     if len(sizes) != len(buffer.shape) or len(steps) != len(buffer.strides):
         return 0
     count = 1
@@ -287,8 +287,8 @@ def trespasses(kernel: Kernel) -> tuple[Diagnostic, ...]:
 
 def _foreign(block: Block, around: dict[Term, bool]) -> list[str]:
     parts = (block.init, block.body, *block.reads, *block.writes)
-    free = frozenset[Term]().union(*[free_vars(each) for each in parts if each is not None])
-    wrong = [each for each in free if around.get(each) and each not in block.vars]
+    free = frozenset[Term]().union(*[free_vars(part) for part in parts if part is not None])
+    wrong = [term for term in free if around.get(term) and term not in block.vars]
     return sorted(str(each.name) for each in wrong if isinstance(each, ScalarVar))
 
 

@@ -26,7 +26,7 @@ FILES: Final = (
 )  # fmt: skip
 """The files of records, the commonest operators first."""
 
-catalogue(f"{__name__}.{each}" for each in FILES)
+catalogue(f"{__name__}.{file}" for file in FILES)
 
 __all__ = [
     "Attribute", "Mismatch", "Operator", "aliases", "find", "names", "namespaces", "register",

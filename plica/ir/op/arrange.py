@@ -178,22 +178,22 @@ sliding_window = composite(
 
 
 def _grid_rule(attrs: Values, *given: TensorType) -> TupleType:
-    for each in given:
-        rank_is("meshgrid", "each vector", each, 1)
-    sizes = [each.shape[0] for each in given]
+    for tensor_type in given:
+        rank_is("meshgrid", "each vector", tensor_type, 1)
+    sizes = [tensor_type.shape[0] for tensor_type in given]
     if attrs["indexing"] == "xy":
         sizes[:2] = sizes[:2][::-1]
-    return tuple_of([TensorType(tuple(sizes), each.dtype) for each in given])
+    return tuple_of([TensorType(tuple(sizes), tensor_type.dtype) for tensor_type in given])
 
 
 def _grid(attrs: Values, *given: Expr) -> Expr:
     shape = _grid_rule(attrs, *map(tensor_of, given)).items[0].shape  # type: ignore[union-attr]  # a tuple of tensors
     swapped = attrs["indexing"] == "xy" and len(given) > 1
     made = []
-    for number_, each in enumerate(given):
+    for number_, expr in enumerate(given):
         at = 1 - number_ if swapped and number_ < 2 else number_
         form = tuple(shape[at] if other == at else index(1) for other in range(len(shape)))
-        made.append(broadcast_to(reshape(each, form), shape))
+        made.append(broadcast_to(reshape(expr, form), shape))
     return Tuple(tuple(made))
 
 
@@ -225,12 +225,12 @@ unravel_index = composite(
 
 def _advanced(given: tuple[TensorType, ...]) -> Shape:
     x, *indices = given
-    for each in indices:
-        index_dtype("adv_index", each)
+    for tensor_type in indices:
+        index_dtype("adv_index", tensor_type)
     if not 0 < len(indices) <= len(x.shape):
         message = "adv_index takes indices for the leading axes of x."
         refuse("wrong-arity", message, f"1 to {len(x.shape)} tensors", str(len(indices)))
-    return broadcast("adv_index", (each.shape for each in indices))
+    return broadcast("adv_index", (tensor_type.shape for tensor_type in indices))
 
 
 def _advanced_rule(attrs: Values, *given: TensorType) -> TensorType:
@@ -240,7 +240,7 @@ def _advanced_rule(attrs: Values, *given: TensorType) -> TensorType:
 
 def _advanced_index(attrs: Values, x: Expr, *indices: Expr) -> Expr:
     front = _advanced(tuple(map(tensor_of, (x, *indices))))
-    places = [broadcast_to(cast(each, i64), front) for each in indices]
+    places = [broadcast_to(cast(expr, i64), front) for expr in indices]
     return gather_nd(x, stack(tuple(places), axis=len(front)))
 
 

@@ -121,7 +121,7 @@ def many(read: Reader) -> Reader:
     def read_all(value: Any) -> Any:
         given = value if isinstance(value, list | tuple | np.ndarray) else (value,)
         items = tuple([read(each) for each in given])
-        return next((each for each in items if isinstance(each, Mismatch)), items)
+        return next((item for item in items if isinstance(item, Mismatch)), items)
 
     return read_all
 
@@ -146,7 +146,7 @@ def pairs(value: Any) -> Any:
     if not isinstance(value, list | tuple | np.ndarray):
         return _bad("pairs (before, after), one per axis", value)
     items = tuple([naturals(each) for each in value])
-    if any(isinstance(each, Mismatch) or len(each) != 2 for each in items):
+    if any(isinstance(item, Mismatch) or len(item) != 2 for item in items):
         return _bad("pairs (before, after), one per axis", value)
     return items
 

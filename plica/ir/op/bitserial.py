@@ -59,7 +59,7 @@ def _derived(name: str, record: Operator, doc: str) -> Operator:
                 message = f"{name} is of numbers of few bits."
                 refuse("bad-attribute", message, f"at most {MAX_BITS}", str(bits))
         own = {each.name: attrs[each.name] for each in record.attributes}
-        wide = [TensorType(each.shape, i32) for each in (x, weight)]
+        wide = [TensorType(tensor_type.shape, i32) for tensor_type in (x, weight)]
         if isinstance(found := record.relation(own, *wide), Mismatch):
             refuse(found.code, f"{name}: {found.message}", found.expected, found.found)
         assert isinstance(found, TensorType)
@@ -70,7 +70,7 @@ def _derived(name: str, record: Operator, doc: str) -> Operator:
 
     def in_bytes(x: Expr, low: int, high: int) -> Expr:
         """Numbers as the bytes that they fit: machines multiply these several at once."""
-        narrow = [each for each in (i8, u8) if each.bounds[0] <= low and high <= each.bounds[1]]
+        narrow = [dtype for dtype in (i8, u8) if dtype.bounds[0] <= low and high <= dtype.bounds[1]]
         return cast(cast(x, narrow[0]), i32) if narrow else x
 
     def build(attrs: Values, x: Expr, weight: Expr) -> Expr:
@@ -123,9 +123,9 @@ def _packed_rule(
             expected = " or ".join(map(str, wanted))
             refuse("dtype-conflict", f"{name} takes {what} of a dtype.", expected, str(each.dtype))
     rank_at_least(name, x, 1)
-    for what, each in (("the weight", weight), ("scales", scale), ("zero points", zero)):
-        rank_is(name, what, each, 2)
-        same(name, "rows", each.shape[0], weight.shape[0])
+    for what, tensor_type in (("the weight", weight), ("scales", scale), ("zero points", zero)):
+        rank_is(name, what, tensor_type, 2)
+        same(name, "rows", tensor_type.shape[0], weight.shape[0])
     same(name, "groups", zero.shape[1], scale.shape[1])
     depth, held, groups = (known(n) for n in (x.shape[-1], weight.shape[1], scale.shape[1]))
     if not depth or not groups or depth % groups or depth // groups * bits % WORD_BITS:

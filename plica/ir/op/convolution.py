@@ -98,9 +98,9 @@ def _by_data(attrs: Values, d: Expr, x: Expr, weight: Expr) -> Expr:
         extra.append(window.stride - 1 if room is None else room % window.stride)
         exact = exact and (room is not None or window.stride == 1)
     how = {name: attrs[name] for name in ("strides", "padding", "dilation", "groups")}
-    found = conv_transpose(d, weight, **how, output_padding=tuple(extra))
+    expr = conv_transpose(d, weight, **how, output_padding=tuple(extra))
     spatial = tuple(range(2, 2 + len(shape)))
-    return found if exact else slice_(found, (0,) * len(shape), shape, axes=spatial)
+    return expr if exact else slice_(expr, (0,) * len(shape), shape, axes=spatial)
 
 
 def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
@@ -111,7 +111,7 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
     """
     groups = attrs["groups"]
     types = tensor_of(data), tensor_of(windows_), tensor_of(weight)
-    (n, channels, *sizes), (_, outputs, *counts) = (each.shape for each in types[:2])
+    (n, channels, *sizes), (_, outputs, *counts) = (tensor_type.shape for tensor_type in types[:2])
     rank = len(sizes)
     own = _share("nn.conv", "channels", channels, groups)
     spatial = range(3, 3 + rank)
@@ -129,10 +129,10 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
         over = windows("nn.conv", how, rank)
         places = [w.count("nn.conv", s, k) for w, s, k in zip(over, sizes, counts, strict=True)]
         total = sum_(reshape(every, (channels, n, product((outputs, *places)))), axis=(1,))
-        found = reshape(total, (channels, outputs, *places))
+        expr = reshape(total, (channels, outputs, *places))
     else:
         kernel = transpose(windows_, (1, 0, *range(2, 2 + rank)))
-        found = conv(data, kernel, **how, groups=groups)
+        expr = conv(data, kernel, **how, groups=groups)
     wanted = types[2].shape[2:]
     sliding = windows("nn.conv", attrs, rank)
     exact = all(
@@ -140,17 +140,17 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
         for w, size, k, count in zip(sliding, sizes, wanted, counts, strict=True)
     )
     if not exact:
-        found = slice_(found, (0,) * rank, wanted, axes=tuple(range(2, 2 + rank)))
-    return transpose(found, (1, 0, *range(2, 2 + rank)))
+        expr = slice_(expr, (0,) * rank, wanted, axes=tuple(range(2, 2 + rank)))
+    return transpose(expr, (1, 0, *range(2, 2 + rank)))
 
 
 def _fits_apart(data: TensorType, windows_: TensorType, weight: TensorType) -> bool:
     """Whether the per-example weight gradients are smaller than their operands."""
-    sizes = [known(product(each.shape[1:])) for each in (data, windows_)]
+    sizes = [known(product(tensor_type.shape[1:])) for tensor_type in (data, windows_)]
     made, n = known(product(weight.shape)), known(data.shape[0])
     if made is None or None in sizes or n is None or n < 2:
         return False
-    return made <= sum([each or 0 for each in sizes])
+    return made <= sum([size or 0 for size in sizes])
 
 
 conv = primitive(
@@ -179,7 +179,7 @@ def _transpose_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorT
     if any((known(size) or 0) < 0 for size in sizes) or any(known(s) == 0 for s in x.shape[2:]):
         message = f"{name}: the padding leaves nothing."
         refuse("shape-conflict", message, "less padding", str(attrs["padding"]))
-    for size in (*sizes, *[plus(each, -1) for each in x.shape[2:]]):
+    for size in (*sizes, *[plus(scalar, -1) for scalar in x.shape[2:]]):
         need(size)
     outputs = product((weight.shape[1], index(attrs["groups"])))
     return TensorType((x.shape[0], outputs, *sizes), x.dtype)

@@ -185,8 +185,8 @@ def _size_rule(attrs: Values, x: TensorType) -> TensorType:
 def _shape_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     def element(i: Scalar) -> Scalar:
         chosen: Scalar = index(0)
-        for at, each in reversed(tuple(enumerate(x.shape))):
-            chosen = each if at == len(x.shape) - 1 else Select(Eq(i, index(at)), each, chosen)
+        for at, scalar in reversed(tuple(enumerate(x.shape))):
+            chosen = scalar if at == len(x.shape) - 1 else Select(Eq(i, index(at)), scalar, chosen)
         return chosen
 
     return compute((x,), out.shape, element)

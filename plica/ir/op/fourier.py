@@ -124,7 +124,7 @@ def by_factor(x: Expr, factor: int, length: int, bins: int, *, parts: int, inver
 
     turns = roots(rest, factor, length, inverse)[..., None]
     dtype = tensor_of(x).dtype.numpy
-    cosine, sine = (const(each.astype(dtype)) for each in (turns.real, turns.imag))
+    cosine, sine = (const(array.astype(dtype)) for array in (turns.real, turns.imag))
     real, imaginary = plane(0), plane(1)
     turned = stack(
         (

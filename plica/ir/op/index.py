@@ -69,7 +69,7 @@ def _where_rule(attrs: Values, condition: TensorType, x: TensorType, y: TensorTy
 
 def _where_body(attrs: Values, out: TensorType, *given: sc.Buffer) -> Compute:
     return compute(
-        given, out.shape, lambda *i: sc.Select(*[read(each, i, out.shape) for each in given])
+        given, out.shape, lambda *i: sc.Select(*[read(buffer, i, out.shape) for buffer in given])
     )
 
 

@@ -44,14 +44,14 @@ def _concat_rule(attrs: Values, *given: TensorType) -> TensorType:
 def _concat_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     at = rel.axis_of("concat", attrs["axis"], len(out.shape))
     starts: list[Scalar] = [index(0)]
-    for each in given:
-        starts.append(normal_dim(starts[-1] + each.shape[at]))
+    for buffer in given:
+        starts.append(normal_dim(starts[-1] + buffer.shape[at]))
 
     def element(*i: Scalar) -> Scalar:
         chosen: Scalar | None = None
-        for each, start, stop in reversed(list(zip(given, starts, starts[1:], strict=False))):
+        for buffer, start, stop in reversed(list(zip(given, starts, starts[1:], strict=False))):
             inside = i[at] if known(start) == 0 else i[at] - start
-            load = each[(*i[:at], inside, *i[at + 1 :])]
+            load = buffer[(*i[:at], inside, *i[at + 1 :])]
             chosen = load if chosen is None else Select(Lt(i[at], stop), load, chosen)
         assert chosen is not None
         return chosen
@@ -63,8 +63,8 @@ def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
     at = rel.axis_of("concat", attrs["axis"], len(tensor_of(y).shape))
     parts: list[Expr | None] = []
     start: Scalar = index(0)
-    for each in given:
-        stop = normal_dim(start + tensor_of(each).shape[at])
+    for expr in given:
+        stop = normal_dim(start + tensor_of(expr).shape[at])
         parts.append(slice_(d, (start,), (stop,), axes=(at,)))
         start = stop
     return parts
@@ -92,8 +92,8 @@ def _stack_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     def element(*i: Scalar) -> Scalar:
         inside = (*i[:at], *i[at + 1 :])
         chosen = given[-1][inside]
-        for number_, each in reversed(list(enumerate(given[:-1]))):
-            chosen = Select(Eq(i[at], index(number_)), each[inside], chosen)
+        for number_, buffer in reversed(list(enumerate(given[:-1]))):
+            chosen = Select(Eq(i[at], index(number_)), buffer[inside], chosen)
         return chosen
 
     return compute(given, out.shape, element)
@@ -102,8 +102,8 @@ def _stack_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
 def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
     at = rel.axis_of("stack", attrs["axis"], len(tensor_of(y).shape))
     return [
-        reshape(slice_(d, (number_,), (number_ + 1,), axes=(at,)), tensor_of(each).shape)
-        for number_, each in enumerate(given)
+        reshape(slice_(d, (number_,), (number_ + 1,), axes=(at,)), tensor_of(expr).shape)
+        for number_, expr in enumerate(given)
     ]
 
 

@@ -96,8 +96,8 @@ def _derived(record: Operator) -> Operator:
     def definition(attrs: Values, *buffers: Buffer) -> Compute:
         layouts = layouts_in(op, attrs["layouts"])
         logical = [
-            Buffer(each.name, layout.logical_shape(each.shape) or (), each.dtype)
-            for layout, each in zip(layouts, buffers, strict=False)
+            Buffer(buffer.name, layout.logical_shape(buffer.shape) or (), buffer.dtype)
+            for layout, buffer in zip(layouts, buffers, strict=False)
         ]
         if record.compute is None:
             raise CompilerBug(f"{op} has no tensor expression to derive another from.")
@@ -112,7 +112,7 @@ def _derived(record: Operator) -> Operator:
         return _laid_out(layouts[-1], record(*logical, **own), attrs, args)
 
     def _laid_out(layout: Layout, value: Expr, attrs: Values, args: Sequence[Expr]) -> Expr:
-        result = rule(attrs, *[tensor_of(each) for each in args])
+        result = rule(attrs, *[tensor_of(arg) for arg in args])
         parts = [at for axis in range(layout.rank) for at in layout.positions(axis)]
         cut = reshape(value, tuple(result.shape[at] for at in parts))
         return transpose(cut, tuple(parts.index(at) for at in range(len(parts))))
@@ -132,12 +132,12 @@ def _derived(record: Operator) -> Operator:
 
 
 LAID: Final[dict[str, Operator]] = {
-    each.name: _derived(each)
-    for each in (conv, conv_transpose, max_pool, avg_pool, adaptive_avg_pool, upsample)
+    operator.name: _derived(operator)
+    for operator in (conv, conv_transpose, max_pool, avg_pool, adaptive_avg_pool, upsample)
 }
 """The derived operators, by the one they are derived from."""
 
-UNLAID: Final[dict[str, str]] = {each.name: op for op, each in LAID.items()}
+UNLAID: Final[dict[str, str]] = {operator.name: op for op, operator in LAID.items()}
 """The operators they are derived from, by name."""
 
 

@@ -39,8 +39,8 @@ def sum_of_products(
     def element(*outer: Scalar) -> Scalar:
         def term(*inner: Scalar) -> Scalar:
             whole: Scalar | None = None
-            for each in factors(outer, inner):
-                factor = as_dtype(each, rel.wide(dtype))
+            for scalar in factors(outer, inner):
+                factor = as_dtype(scalar, rel.wide(dtype))
                 whole = factor if whole is None else Mul(whole, factor)
             assert whole is not None
             return whole
@@ -274,13 +274,13 @@ def _einsum_sizes(attrs: Values, shapes: Sequence[rel.Shape]) -> dict[str, Scala
 
 
 def _einsum_rule(attrs: Values, *given: TensorType) -> TensorType:
-    sizes = _einsum_sizes(attrs, [each.shape for each in given])
+    sizes = _einsum_sizes(attrs, [tensor_type.shape for tensor_type in given])
     _, result = _letters(attrs, len(given))
     return TensorType(tuple(sizes[letter] for letter in result), given[0].dtype)
 
 
 def _einsum_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
-    sizes = _einsum_sizes(attrs, [each.shape for each in given])
+    sizes = _einsum_sizes(attrs, [buffer.shape for buffer in given])
     parts, result = _letters(attrs, len(given))
     summed = [letter for letter in sizes if letter not in result]
 
@@ -296,7 +296,7 @@ def _einsum_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
 def _einsum_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
     """Of one argument: the sum of products of all the others and the cotangent."""
     parts, result = _letters(attrs, len(given))
-    sizes = _einsum_sizes(attrs, [tensor_of(each).shape for each in given])
+    sizes = _einsum_sizes(attrs, [tensor_of(expr).shape for expr in given])
     found: list[Expr | None] = []
     for at, part in enumerate(parts):
         own = "".join(dict.fromkeys(part))
@@ -304,7 +304,7 @@ def _einsum_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
         met = {letter for letters, _ in ((result, d), *rest) for letter in letters}
         kept = "".join(letter for letter in own if letter in met)
         equation = ",".join((result, *[letters for letters, _ in rest]))
-        value = einsum((d, *[each for _, each in rest]), f"{equation}->{kept}")
+        value = einsum((d, *[expr for _, expr in rest]), f"{equation}->{kept}")
         if kept != own:  # what the argument alone was summed over
             shape = tuple(sizes[letter] if letter in kept else index(1) for letter in own)
             value = reshape(value, shape)

@@ -23,9 +23,9 @@ class OperatorNamespace:
 
     def __getattr__(self, name: str) -> Operator:
         whole = f"{self.name}.{name}"
-        found = None if name.startswith("_") else find(whole)
-        if found is not None:
-            return found
+        operator = None if name.startswith("_") else find(whole)
+        if operator is not None:
+            return operator
         if any(each.startswith(f"{whole}.") for each in names()):
             return OperatorNamespace(whole)  # type: ignore[return-value]  # what is called is one
         if not name.startswith("_") and (elsewhere := find(name)) is not None:
@@ -36,7 +36,7 @@ class OperatorNamespace:
 
     def __dir__(self) -> list[str]:
         load_namespace(self.name)
-        inside = [each for each in names() if each.startswith(f"{self.name}.")]
+        inside = [name for name in names() if name.startswith(f"{self.name}.")]
         return [each.removeprefix(f"{self.name}.") for each in inside]
 
     def __repr__(self) -> str:
@@ -49,9 +49,9 @@ class Operators:
     nn: Final = OperatorNamespace("nn")
 
     def __getattr__(self, name: str) -> Operator:
-        if (found := find(name)) is None:
+        if (operator := find(name)) is None:
             raise AttributeError(f"There is no operator {name}.")
-        return found
+        return operator
 
 
 op: Final = Operators()

@@ -75,8 +75,8 @@ def _log_softmax(x: Expr, at: tuple[int]) -> Expr:
 
 
 def _softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    each = d * y
-    return [each - y * sum_(each, axis=(attrs["axis"],), keepdims=True)]
+    expr = d * y
+    return [expr - y * sum_(expr, axis=(attrs["axis"],), keepdims=True)]
 
 
 def _log_softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -108,15 +108,15 @@ def _scaled(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
 
 def _batch_norm_rule(attrs: Values, x: TensorType, *vectors: TensorType) -> TensorType:
     at = rel.axis_of("nn.batch_norm", attrs["axis"], len(x.shape))
-    for what, each in zip(("gamma", "beta", "mean", "variance"), vectors, strict=True):
-        _vector("nn.batch_norm", what, each, x.shape[at])
+    for what, vector in zip(("gamma", "beta", "mean", "variance"), vectors, strict=True):
+        _vector("nn.batch_norm", what, vector, x.shape[at])
     return x
 
 
 def _batch_norm(attrs: Values, x: Expr, *vectors: Expr) -> Expr:
     of = tensor_of(x)
     at = rel.axis_of("nn.batch_norm", attrs["axis"], len(of.shape))
-    gamma, beta, mean, variance = (widen(each) for each in vectors)
+    gamma, beta, mean, variance = (widen(vector) for vector in vectors)
     inner = tensor_of(gamma).dtype
     scale = ew.multiply(gamma, ew.rsqrt(ew.add(variance, scalar(attrs["epsilon"], inner))))
     moved = ew.subtract(widen(x), along_axis(mean, at, len(of.shape)))
@@ -134,9 +134,9 @@ batch_norm = composite(
 
 def _tail(name: str, attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
     at = rel.axis_of(name, attrs["axis"], len(x.shape))
-    for each in weights:
-        rel.rank_is(name, "a weight", each, len(x.shape) - at)
-        for mine, other in zip(x.shape[at:], each.shape, strict=True):
+    for weight in weights:
+        rel.rank_is(name, "a weight", weight, len(x.shape) - at)
+        for mine, other in zip(x.shape[at:], weight.shape, strict=True):
             rel.same(name, "a weight and the normalised axes", mine, other)
     return x
 
@@ -174,8 +174,8 @@ rms_norm = composite(
 
 def _channels(name: str, x: TensorType, weights: tuple[TensorType, ...]) -> None:
     rel.rank_at_least(name, x, 3)
-    for what, each in zip(("gamma", "beta"), weights, strict=True):
-        _vector(name, what, each, x.shape[1])
+    for what, weight in zip(("gamma", "beta"), weights, strict=True):
+        _vector(name, what, weight, x.shape[1])
 
 
 def _instance_rule(attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
@@ -295,8 +295,8 @@ def _lrn(attrs: Values, x: Expr) -> Expr:
     parts = [slice_(around, (k,), (plus(of.shape[1], k),), axes=(1,))
              for k in range(before + after + 1)]  # fmt: skip
     total = parts[0]
-    for each in parts[1:]:
-        total = ew.add(total, each)
+    for part in parts[1:]:
+        total = ew.add(total, part)
     below = ew.power(
         ew.add(ew.multiply(total, attrs["alpha"] / size), attrs["bias"]), attrs["beta"]
     )

@@ -237,15 +237,15 @@ def sorted_places(
         by_counting(runs, iota_like(runs, axis=-1), width, descending) if places is None
         else places(runs)
     )  # fmt: skip
-    found = reshape(
+    expr = reshape(
         add(inside, multiply(iota_like(runs, axis=-2), scalar(width, i64))), (*rows, whole)
     )
     while width < whole:
-        ordered = take_along_axis(keys, found, mode="clip")
+        ordered = take_along_axis(keys, expr, mode="clip")
         step = merge_runs(ordered, width=width, descending=descending)
-        found = take_along_axis(found, step, mode="clip")
+        expr = take_along_axis(expr, step, mode="clip")
         width *= 2
-    return found if whole == size else slice_(found, (0,), (size,), axes=(-1,))
+    return expr if whole == size else slice_(expr, (0,), (size,), axes=(-1,))
 
 
 argsort = composite(
@@ -295,10 +295,10 @@ def _running_count(x: Expr, level: int = 0) -> Expr:
     inner = cumsum(reshape(whole, (rows, _BLOCK)), axis=1)
     totals = reshape(slice_(inner, (_BLOCK - 1,), (_BLOCK,), axes=(1,)), (rows,))
     before = subtract(_running_count(totals, level + 1), totals)
-    found = ravel(add(inner, reshape(before, (rows, 1))))
+    expr = ravel(add(inner, reshape(before, (rows, 1))))
     if number is not None:
-        return slice_(found, (0,), (size,))
-    return take(found, iota_like(x, axis=0), mode="clip")
+        return slice_(expr, (0,), (size,))
+    return take(expr, iota_like(x, axis=0), mode="clip")
 
 
 def _unique_rule(attrs: Values, x: TensorType) -> TupleType:
@@ -327,7 +327,7 @@ def _unique(attrs: Values, x: Expr) -> Expr:
     if not attrs["sorted"]:
         seen = argsort(where(less(number, count), first, length(keys, 0)))
         inverse = take(argsort(seen), inverse, mode="clip")
-        first, counts = (take(each, seen, mode="clip") for each in (first, counts))
+        first, counts = (take(expr, seen, mode="clip") for expr in (first, counts))
     values = take(flat, first, mode="clip")
     return Tuple((values, first, inverse, counts, count))
 
@@ -365,7 +365,7 @@ def _argwhere(attrs: Values, x: Expr) -> Expr:
     flat = searchsorted(_running_count(hits), add(number, ONE))
     places = unravelled(flat, [length(x, at) for at in range(len(of.shape))])
     inside = less(number, count)
-    columns = [where(inside, each, scalar(-1, i64)) for each in places]
+    columns = [where(inside, place, scalar(-1, i64)) for place in places]
     return Tuple((stack(tuple(columns), axis=1), count))
 
 

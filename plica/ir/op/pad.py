@@ -84,8 +84,8 @@ def guarded(conditions: Sequence[Scalar], value: Scalar, orelse: Scalar) -> Scal
     if not conditions:
         return value
     whole = conditions[0]
-    for each in conditions[1:]:
-        whole = And(whole, each)
+    for condition in conditions[1:]:
+        whole = And(whole, condition)
     return Select(whole, value, orelse)
 
 

@@ -97,7 +97,7 @@ def _to_batch_rule(attrs: Values, x: TensorType) -> TensorType:
         quotient(normal_dim(size + sum(side)), index(block))
         for size, side, block in zip(x.shape[1:], sides, blocks, strict=False)
     ]
-    sizes = [each for each in fewer if each is not None]
+    sizes = [scalar for scalar in fewer if scalar is not None]
     if len(sizes) < len(fewer):
         message = "nn.space_to_batch: the blocks do not divide the padded axes."
         refuse("shape-conflict", message, f"multiples of {blocks}", str(x))
@@ -111,7 +111,7 @@ def _space_to_batch(attrs: Values, x: Expr) -> Expr:
     out, count = _to_batch_rule(attrs, of).shape, len(blocks)
     rest = out[1 + count :]
     x = pad(x, ((0, 0), *sides, *((0, 0),) * len(rest)), constant_values=attrs["value"])
-    parts = [each for pair in zip(out[1:], map(index, blocks), strict=False) for each in pair]
+    parts = [scalar for pair in zip(out[1:], map(index, blocks), strict=False) for scalar in pair]
     inner = tuple(range(2, 2 + 2 * count, 2))
     order = (*inner, 0, *(at - 1 for at in inner), *range(1 + 2 * count, 1 + 2 * count + len(rest)))
     return reshape(transpose(reshape(x, (of.shape[0], *parts, *rest)), order), out)
@@ -175,7 +175,7 @@ def _upsample_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 def _upsample_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     shape, scale = tensor_of(x).shape, index(attrs["scale"])
-    parts = [each for size in shape[2:] for each in (size, scale)]
+    parts = [scalar for size in shape[2:] for scalar in (size, scale)]
     inner = tuple(range(3, 2 + len(parts), 2))
     return [sum_(reshape(d, (*shape[:2], *parts)), axis=inner)]
 

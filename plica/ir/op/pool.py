@@ -266,8 +266,8 @@ def _average(
     inner = wide(x.dtype)
     total = reduce("sum", kernel, lambda *k: as_dtype(load(Lit(0, x.dtype), *k), inner), runs="box")
     count = held[0]
-    for each in held[1:]:
-        count = count * each
+    for scalar in held[1:]:
+        count = count * scalar
     return as_dtype(Div(total, as_dtype(count, inner)), x.dtype)
 
 

@@ -61,8 +61,8 @@ def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:
     if kind == "replace":
         last = max_(index.where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
         chosen = expand_dims(maximum(last, ZERO), (0,))
-        found = reshape(index.take_along_axis(updates, chosen, axis=0), tensor_of(last).shape)
-        return index.where(greater_equal(last, ZERO), found, x)
+        expr = reshape(index.take_along_axis(updates, chosen, axis=0), tensor_of(last).shape)
+        return index.where(greater_equal(last, ZERO), expr, x)
     fold, join, _ = COMBINE[kind]
     return join(x, fold(index.where(hit, updates, _neutral(kind, tensor_of(x).dtype)), axis=(0,)))
 
@@ -73,14 +73,14 @@ def _rows_among(table: Expr, rows: Expr, updates: Expr) -> Expr:
     places = expand_dims(iota((tensor_of(table).shape[0],)), (0,))
     hit = equal(expand_dims(rows, (1,)), places)
     last = max_(index.where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
-    found = index.take(updates, maximum(last, ZERO), mode="clip")
-    return index.where(expand_dims(greater_equal(last, ZERO), (1,)), found, table)
+    expr = index.take(updates, maximum(last, ZERO), mode="clip")
+    return index.where(expand_dims(greater_equal(last, ZERO), (1,)), expr, table)
 
 
 def _in_order(table: Expr, kind: str, rows: Expr, updates: Expr) -> Expr:
     """A table (places, width) with rows (count,) changed, by way of the order of the rows."""
     order = argsort(rows)
-    rows, values = (index.take(each, order, mode="clip") for each in (rows, updates))
+    rows, values = (index.take(expr, order, mode="clip") for expr in (rows, updates))
     places = iota((tensor_of(table).shape[0],))
     start, stop = (searchsorted(rows, places, side=side) for side in ("left", "right"))
     last = maximum(subtract(stop, ONE), ZERO)
@@ -164,8 +164,8 @@ def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
         linear = add(multiply(linear, index.length(x, other)), here)
     count = product(tensor_of(indices).shape)
     table = reshape(x, (product(of.shape), 1))
-    found = _in_order(table, kind, reshape(linear, (count,)), reshape(updates, (count, 1)))
-    return reshape(found, of.shape)
+    expr = _in_order(table, kind, reshape(linear, (count,)), reshape(updates, (count, 1)))
+    return reshape(expr, of.shape)
 
 
 scatter_elements = composite(
@@ -213,8 +213,8 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     whole = (count, outer, inner)
     places = expand_dims(iota((outer,)), (0, 2))
     hit = broadcast_to(equal(expand_dims(rows, (1, 2)), places), whole)
-    found = _among(table, kind, hit, broadcast_to(expand_dims(updates, (1,)), whole))
-    return reshape(found, shape)
+    expr = _among(table, kind, hit, broadcast_to(expand_dims(updates, (1,)), whole))
+    return reshape(expr, shape)
 
 
 scatter_nd = composite(
@@ -234,7 +234,7 @@ _SLICE: Final = (
 
 
 def _set_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
-    part = slice_.relation({each.name: attrs[each.name] for each in _SLICE}, x)
+    part = slice_.relation({attribute.name: attrs[attribute.name] for attribute in _SLICE}, x)
     if isinstance(part, Mismatch):
         rel.refuse(part.code, f"strided_set: {part.message}", part.expected, part.found)
     assert isinstance(part, TensorType)
@@ -246,7 +246,7 @@ def _set_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
 
 
 def _set(attrs: Values, x: Expr, value: Expr) -> Expr:
-    how = {each.name: attrs[each.name] for each in _SLICE}
+    how = {attribute.name: attrs[attribute.name] for attribute in _SLICE}
     shape, part = tensor_of(x).shape, tensor_of(slice_(x, **how)).shape
     inside = unslice(full(part, True, bool_), **how, shape=shape)
     return index.where(inside, unslice(broadcast_to(value, part), **how, shape=shape), x)

@@ -29,7 +29,7 @@ from plica.ir.op.relation import broadcast, literal, refuse
 from plica.ir.type import DTYPES, DType, TensorType, f32, f64, i32, i64
 
 SCALES: Final = frozenset({f32, f64})
-STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)
+STORED: Final = frozenset(dtype for dtype in DTYPES if dtype.is_integer and dtype.bits <= i32.bits)
 MAX_SHIFT: Final = 62
 """The maximum right shift of a product of 32-bit numbers: the rounding half still fits."""
 
@@ -59,7 +59,7 @@ def _whole(name: str, of: TensorType, what: str) -> None:
 
 
 def _bounds(attrs: Values, into: DType) -> tuple[int, int]:
-    low, high = (int(each) for each in into.bounds)
+    low, high = (int(bound) for bound in into.bounds)
     low = low if attrs["low"] is None else int(literal("quantise", attrs["low"], into).value)
     high = high if attrs["high"] is None else int(literal("quantise", attrs["high"], into).value)
     if low > high:
@@ -104,7 +104,7 @@ def _dequantise_body(
     attrs: Values, out: TensorType, x: sc.Buffer, scale: sc.Buffer, zero: sc.Buffer
 ) -> Compute:
     def element(*i: sc.Scalar) -> sc.Scalar:
-        value, point = (as_dtype(read(each, i, out.shape), i32) for each in (x, zero))
+        value, point = (as_dtype(read(buffer, i, out.shape), i32) for buffer in (x, zero))
         return sc.Mul(as_dtype(sc.Sub(value, point), out.dtype), read(scale, i, out.shape))
 
     return compute((x, scale, zero), out.shape, element)
@@ -130,7 +130,7 @@ def shifted(product: sc.Scalar, by: sc.Scalar, rounding: str) -> sc.Scalar:
 
 
 def _fixed_rule(attrs: Values, *types: TensorType) -> TensorType:
-    return TensorType(broadcast("fixed_multiply", (each.shape for each in types)), i32)
+    return TensorType(broadcast("fixed_multiply", (tensor.shape for tensor in types)), i32)
 
 
 def _fixed_body(
@@ -138,7 +138,7 @@ def _fixed_body(
 ) -> Compute:
     def element(*i: sc.Scalar) -> sc.Scalar:
         value, factor, by = (
-            as_dtype(read(each, i, out.shape), i64) for each in (x, multiplier, shift)
+            as_dtype(read(buffer, i, out.shape), i64) for buffer in (x, multiplier, shift)
         )
         held = sc.Min(sc.Max(by, sc.Lit(0, i64)), sc.Lit(MAX_SHIFT, i64))
         moved = shifted(sc.Mul(value, factor), held, attrs["rounding"])

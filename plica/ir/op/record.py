@@ -64,7 +64,7 @@ def primitive(
     relation = fitting(name, inputs, rule, admits, said.get("like"))
 
     def definition(attrs: Values, *buffers: Buffer) -> Compute | tuple[Compute, ...]:
-        result = relation(attrs, *(TensorType(each.shape, each.dtype) for each in buffers))
+        result = relation(attrs, *(TensorType(buffer.shape, buffer.dtype) for buffer in buffers))
         if isinstance(result, Mismatch):
             raise CompilerBug(f"{name} is defined for ill-typed arguments: {result.message}")
         return body(attrs, result, *buffers)
@@ -111,14 +111,14 @@ def pointwise(
         first = types[0]
         if fits is not None:
             fits(attrs, *types)
-        shape = broadcast(name, (each.shape for each in types))
+        shape = broadcast(name, (tensor_type.shape for tensor_type in types))
         if shape == first.shape and result in (None, first.dtype):
             return first
         return TensorType(shape, first.dtype if result is None else result)
 
     def body(attrs: Values, out: TensorType, *buffers: Buffer) -> Compute:
         def element(*axes: Scalar) -> Scalar:
-            loads = [read(each, axes, out.shape) for each in buffers]
+            loads = [read(buffer, axes, out.shape) for buffer in buffers]
             return value(attrs, *loads) if attributes else value(*loads)
 
         return compute(buffers, out.shape, element)
@@ -152,7 +152,7 @@ def widened(value: Callable[..., Scalar]) -> Callable[..., Scalar]:
 
     def rounded(*args: Any) -> Scalar:
         dtype = dtype_of(args[-1])
-        inner = [as_dtype(each, wide(dtype)) if isinstance(each, Scalar) else each for each in args]
+        inner = [as_dtype(arg, wide(dtype)) if isinstance(arg, Scalar) else arg for arg in args]
         return as_dtype(value(*inner), dtype)
 
     return rounded

@@ -296,8 +296,8 @@ def _mean_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
     of = tensor_of(x)
     axes = rel.axes_of("mean", attrs["axis"], len(of.shape))
     whole = known(product(of.shape[at] for at in axes))
-    each = ew.divide(d, count(x, axes, of.dtype)) if not whole else ew.multiply(d, 1 / whole)
-    return [spread_back(each, of.shape, axes)]
+    expr = ew.divide(d, count(x, axes, of.dtype)) if not whole else ew.multiply(d, 1 / whole)
+    return [spread_back(expr, of.shape, axes)]
 
 
 def _log_sum_exp_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:

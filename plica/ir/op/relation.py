@@ -37,8 +37,8 @@ Rule: TypeAlias = Callable[..., TensorType | TupleType]  # (attrs, *tensor types
 
 ANY: Final = frozenset(DTYPES)
 BOOL: Final = frozenset({bool_})
-FLOAT: Final = frozenset(each for each in COMPUTED if each.is_float)
-INTEGER: Final = frozenset(each for each in COMPUTED if each.is_integer)
+FLOAT: Final = frozenset(dtype for dtype in COMPUTED if dtype.is_float)
+INTEGER: Final = frozenset(dtype for dtype in COMPUTED if dtype.is_integer)
 NUMBER: Final = FLOAT | INTEGER
 _NAMES: Final = {
     ANY: "any element type",

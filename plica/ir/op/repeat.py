@@ -67,7 +67,7 @@ def _tile_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
     shape, reps = _aligned(of.shape, attrs["reps"])
     if 0 in reps:
         return [zeros(of.shape, of.dtype)]
-    parts = [each for pair in zip(map(index, reps), shape, strict=True) for each in pair]
+    parts = [scalar for pair in zip(map(index, reps), shape, strict=True) for scalar in pair]
     total = sum_(reshape(d, tuple(parts)), axis=tuple(range(0, len(parts), 2)))
     return [total if len(shape) == len(of.shape) else reshape(total, of.shape)]
 

@@ -38,7 +38,7 @@ def _rule(attrs: Values, x: TensorType, rois: TensorType, batch: TensorType) -> 
     if known(rois.shape[1]) != 4 or len(attrs["size"]) != 2:
         message = f"{name} takes boxes (x1, y1, x2, y2) and a size (height, width)."
         refuse("shape-conflict", message, "4 and 2 numbers", f"{rois}, {attrs['size']}")
-    sizes = [known(each) for each in x.shape[2:]]
+    sizes = [known(term) for term in x.shape[2:]]
     if not attrs["samples"] and None in sizes:
         message = f"{name} takes as many samples as bins have pixels of images of known size."
         refuse("shape-conflict", message, "numbers", str(x))
@@ -97,7 +97,7 @@ def _shares(attrs: Values, x: Expr, rois: Expr, axis: int) -> Expr:
     def number(value: float) -> Expr:
         return scalar(value, dtype)
 
-    start, long = (expand_dims(each, (1,)) for each in _bins(attrs, rois, axis))
+    start, long = (expand_dims(_bin, (1,)) for _bin in _bins(attrs, rois, axis))
     many = ew.maximum(ew.ceil(long), number(0.0))
     some = ew.maximum(many, number(1.0))
     step = ew.divide(long, some)
@@ -105,7 +105,7 @@ def _shares(attrs: Values, x: Expr, rois: Expr, axis: int) -> Expr:
     apart = where(greater_equal(number(0.0), many), number(1.0), step)
     before = ew.floor(ew.subtract(ew.divide(ew.subtract(number(-1.0), begin), apart), number(0.5)))
     first = ew.maximum(before, number(0.0))
-    wide = [expand_dims(each, (2,)) for each in (first, begin, step, many, some)]
+    wide = [expand_dims(expr, (2,)) for expr in (first, begin, step, many, some)]
     first, begin, step, many, some = wide
     which = ew.add(first, ew.cast(iota((2 * size + 6,)), dtype))  # (boxes, bins, samples)
     at = ew.add(begin, ew.multiply(step, ew.add(which, number(0.5))))

@@ -38,8 +38,8 @@ _OWN = ("strides", "padding", "dilation", "groups")
 def _deformed_rule(attrs: Values, x: TensorType, *given: TensorType) -> TensorType:
     name = "nn.deformable_conv2d"
     offset, mask, weight = given
-    for what, each in (("x", x), ("the offsets", offset), ("the mask", mask), ("weight", weight)):
-        rank_is(name, what, each, 4)
+    for what, tensor in (("x", x), ("the offsets", offset), ("the mask", mask), ("weight", weight)):
+        rank_is(name, what, tensor, 4)
     out = conv.relation({each: attrs[each] for each in _OWN}, x, weight)
     if isinstance(out, Mismatch):
         refuse(out.code, f"{name}: {out.message}", out.expected, out.found)
@@ -50,15 +50,15 @@ def _deformed_rule(attrs: Values, x: TensorType, *given: TensorType) -> TensorTy
         message = f"{name} takes two offsets for each tap of the window and group of channels."
         refuse("shape-conflict", message, f"a multiple of 2 * {known(taps)} channels", str(offset))
     same(name, "the mask and the offsets", mask.shape[1], product((groups, taps)))
-    for each in (offset, mask):
-        same(name, "the batch of x and of offsets and mask", x.shape[0], each.shape[0])
-        for mine, other in zip(out.shape[2:], each.shape[2:], strict=True):
+    for tensor_type in (offset, mask):
+        same(name, "the batch of x and of offsets and mask", x.shape[0], tensor_type.shape[0])
+        for mine, other in zip(out.shape[2:], tensor_type.shape[2:], strict=True):
             same(name, "the result and the offsets and mask", mine, other)
     return out
 
 
 def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) -> Expr:
-    types = [tensor_of(each) for each in (x, offset, mask, weight)]
+    types = [tensor_of(expr) for expr in (x, offset, mask, weight)]
     n, channels, rows, columns = types[0].shape
     out = _deformed_rule(attrs, *types).shape
     kernel = types[3].shape[2:]
@@ -74,7 +74,7 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
     whole = (n, groups, own, product((taps, spots)))
     # Indices are in bounds by construction; if there are elements, no further check is needed.
     mode = "clip" if known(product((rows, columns))) else "raise"
-    lows = [ew.floor(each) for each in places]
+    lows = [ew.floor(expr) for expr in places]
     total: Expr | None = None
     for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
         here = [ew.add(low, scalar(c, types[1].dtype)) for low, c in zip(lows, corner, strict=True)]
@@ -108,8 +108,8 @@ def _taps(attrs: Values, kernel: Shape, out: Shape, at: int, like: TensorType) -
     window = windows("nn.deformable_conv2d", attrs, 2)[at]
     steps = ew.multiply(iota(box, axis=2 + at), scalar(window.stride, i64))
     reach = ew.multiply(iota(box, axis=at), scalar(window.dilation, i64))
-    found = ew.subtract(ew.add(steps, reach), scalar(window.before, i64))
-    return ew.cast(reshape(found, (product(kernel), product(out))), like.dtype)
+    expr = ew.subtract(ew.add(steps, reach), scalar(window.before, i64))
+    return ew.cast(reshape(expr, (product(kernel), product(out))), like.dtype)
 
 
 def _nearness(place: Expr, low: Expr, corner: int) -> Expr:
@@ -186,8 +186,8 @@ def _correlation(attrs: Values, x: Expr, y: Expr) -> Expr:
     total = sum_(away, axis=(1, 4, 7))  # (n, dy, rows, dx, columns)
     terms = ew.multiply(length(x, 1), scalar(attrs["kernel"] ** 2, i64))
     share = ew.divide(total, ew.cast(terms, tensor_of(total).dtype))
-    found = einsum((share,), equation="ndiej->ndeij")
-    return narrow(reshape(found, _correlation_rule(attrs, of, of).shape), of.dtype)
+    expr = einsum((share,), equation="ndiej->ndeij")
+    return narrow(reshape(expr, _correlation_rule(attrs, of, of).shape), of.dtype)
 
 
 def _spots(attrs: Values, box: tuple[int, Scalar, Scalar]) -> Expr:

@@ -117,9 +117,9 @@ def _along_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer
         def term(k: sc.Scalar) -> sc.Scalar:
             source = (*i[:at], k, *i[at + 1 :])
             here = sc.Eq(place(indices[source], out.shape[at], attrs["mode"]), i[at])
-            found = sc.Select(here, as_dtype(x[source], inner), sc.Lit(0, inner))
+            select = sc.Select(here, as_dtype(x[source], inner), sc.Lit(0, inner))
             return guarded(
-                [sc.Lt(i[other], x.shape[other]) for other in shorter], found, sc.Lit(0, inner)
+                [sc.Lt(i[other], x.shape[other]) for other in shorter], select, sc.Lit(0, inner)
             )
 
         return as_dtype(reduce("sum", (x.shape[at],), term), x.dtype)

@@ -31,7 +31,7 @@ __all__ = ["dim_var", "same_dim"]
 def new_shape_of(shape: Shape, wanted: Shape) -> Shape:
     """The requested shape, with -1 replaced by the inferred dim."""
     whole = product(shape)
-    rest = [each for each in wanted if known(each) != -1]
+    rest = [scalar for scalar in wanted if known(scalar) != -1]
     if len(rest) < len(wanted):
         part = product(rest)
         left = None if known(part) == 0 else quotient(whole, part)
@@ -42,7 +42,7 @@ def new_shape_of(shape: Shape, wanted: Shape) -> Shape:
                 f"a divisor of the {shown((whole,))} elements of {shown(shape)}",
                 shown(rest),
             )
-        return tuple(left if known(each) == -1 else normal_dim(each) for each in wanted)
+        return tuple(left if known(scalar) == -1 else normal_dim(scalar) for scalar in wanted)
     if not same_dim(whole, product(wanted)):
         refuse(
             "shape-conflict",

@@ -39,7 +39,7 @@ class ShapeFunction:
         for position, (type_, shape) in enumerate(zip(self.arguments, shapes, strict=True)):
             if shape_of(type_.shape, found) != shape:
                 raise _wrong(self, position, shape)
-        return tuple(_known(self, each, found) for each in self.results)
+        return tuple(_known(self, result, found) for result in self.results)
 
 
 def shape_function(record: Operator, attributes: Values, *types: TensorType) -> ShapeFunction:
@@ -61,7 +61,7 @@ def shapes_of(
 
 def _tensors(of: Type) -> tuple[TensorType, ...]:
     items = of.items if isinstance(of, TupleType) else (of,)
-    found = tuple(each for each in items if isinstance(each, TensorType))
+    found = tuple(item for item in items if isinstance(item, TensorType))
     if len(found) != len(items):
         raise CompilerBug("An operator gives something other than tensors.")
     return found

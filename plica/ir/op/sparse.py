@@ -50,10 +50,10 @@ def _rows_rule(attrs: Values, x: TensorType, *given: TensorType) -> TensorType:
     name = "nn.sparse_dense"
     data, indices, starts = given
     rank_is(name, "x", x, 2)
-    for what, each in (("the data", data), ("the indices", indices), ("the starts", starts)):
-        rank_is(name, what, each, 1)
-    for each in (indices, starts):
-        index_dtype(name, each)
+    for what, tensor_type in (("the data", data), ("the indices", indices), ("the starts", starts)):
+        rank_is(name, what, tensor_type, 1)
+    for tensor_type in (indices, starts):
+        index_dtype(name, tensor_type)
     same(name, "data and indices", data.shape[0], indices.shape[0])
     if known(starts.shape[0]) == 0:
         message = f"{name} takes the start of each row, and the end of the last."
@@ -67,8 +67,8 @@ def _rows(attrs: Values, x: Expr, data: Expr, indices: Expr, starts: Expr) -> Ex
     rows = searchsorted(ends, iota_like(indices), side="right")
     products = multiply(take(transpose(widen(x), (1, 0)), indices), expand_dims(widen(data), (1,)))
     nothing = zeros(out.shape[::-1], tensor_of(products).dtype)
-    found = scatter_nd(nothing, expand_dims(rows, (1,)), products, reduction="add")
-    return narrow(transpose(found, (1, 0)), of.dtype)
+    expr = scatter_nd(nothing, expand_dims(rows, (1,)), products, reduction="add")
+    return narrow(transpose(expr, (1, 0)), of.dtype)
 
 
 sparse_dense = composite(

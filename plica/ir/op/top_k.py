@@ -76,8 +76,8 @@ def _topk(attrs: Values, x: Expr) -> Expr:
         places = _greatest(keys, attrs["k"], attrs["largest"])
     else:
         back = tuple(order.index(other) for other in range(rank))
-        found = _greatest(transpose(keys, order), attrs["k"], attrs["largest"])
-        places = transpose(found, back)
+        expr = _greatest(transpose(keys, order), attrs["k"], attrs["largest"])
+        places = transpose(expr, back)
     return Tuple((take_along_axis(x, places, axis=at, mode="clip"), places))
 
 

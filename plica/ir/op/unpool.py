@@ -70,11 +70,11 @@ window_sum = primitive(
 def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
     """The input type of a pool with these windows; refuses if no input gives such a pool."""
     whole = TensorType((*x.shape[:2], *attrs["size"]), x.dtype)
-    found = pool_rule(name, attrs, whole)
-    fits = len(found.shape) == len(x.shape) and all(map(same_dim, found.shape, x.shape))
+    tensor_type = pool_rule(name, attrs, whole)
+    fits = len(tensor_type.shape) == len(x.shape) and all(map(same_dim, tensor_type.shape, x.shape))
     if not fits:
         message = f"{name}: windows over this size give another number of results."
-        refuse("shape-conflict", message, str(found), str(x))
+        refuse("shape-conflict", message, str(tensor_type), str(x))
     return whole
 
 
@@ -162,16 +162,16 @@ window_spread: Operator = primitive(
 def _count(kernel: Sequence[int], k: Sequence[sc.Scalar]) -> sc.Scalar:
     """The number of a place of a window, counted through it."""
     flat: sc.Scalar = sc.index(0)
-    for size, each in zip(kernel, k, strict=True):
-        flat = plus(times(flat, size), each)
+    for size, scalar in zip(kernel, k, strict=True):
+        flat = plus(times(flat, size), scalar)
     return flat
 
 
 def _first_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
-    found = pool_rule("nn.window_first", attrs, x)
-    if len(found.shape) != len(value.shape) or not all(map(same_dim, found.shape, value.shape)):
+    tensor = pool_rule("nn.window_first", attrs, x)
+    if len(tensor.shape) != len(value.shape) or not all(map(same_dim, tensor.shape, value.shape)):
         message = "nn.window_first takes one value for each window."
-        refuse("shape-conflict", message, str(found), str(value))
+        refuse("shape-conflict", message, str(tensor), str(value))
     return TensorType(value.shape, i64)
 
 
@@ -191,8 +191,8 @@ def _first_body(attrs: Values, out: TensorType, x: sc.Buffer, value: sc.Buffer) 
             if x.dtype.is_float:  # of nans the last has the least of numbers below 0
                 both = sc.And(call("isnan", there), call("isnan", wanted))
                 otherwise = sc.Select(both, sc.index(0) - number, otherwise)
-            found = sc.Select(sc.Eq(there, wanted), number, otherwise)
-            return guarded(checks, found, sc.index(beyond))
+            select = sc.Select(sc.Eq(there, wanted), number, otherwise)
+            return guarded(checks, select, sc.index(beyond))
 
         first = reduce("min", kernel, load)
         return call("abs", first) if x.dtype.is_float else first
@@ -209,10 +209,10 @@ window_first = primitive(
 
 def _take_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
     integers("nn.window_take", places)
-    found = pool_rule("nn.window_take", attrs, x)
-    if len(found.shape) != len(places.shape) or not all(map(same_dim, found.shape, places.shape)):
+    tensor = pool_rule("nn.window_take", attrs, x)
+    if len(tensor.shape) != len(places.shape) or not all(map(same_dim, tensor.shape, places.shape)):
         message = "nn.window_take takes one place for each window."
-        refuse("shape-conflict", message, str(found), str(places))
+        refuse("shape-conflict", message, str(tensor), str(places))
     return TensorType(places.shape, x.dtype)
 
 

@@ -158,7 +158,7 @@ def _conv_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
 
 
 def _windows(attrs: Values) -> list[Window]:
-    return [Window(1, 1, *each) for each in sides("nn.conv_winograd", attrs["padding"], 2)]
+    return [Window(1, 1, *side) for side in sides("nn.conv_winograd", attrs["padding"], 2)]
 
 
 def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Compute:

@@ -17,7 +17,7 @@ from plica.ir.type import DTYPES, DType
 VERSION: Final = 1
 """The version of the text format, in the first line of a printed module: `# plica 1`."""
 
-DTYPE_WORDS: Final[dict[str, DType]] = {each.name: each for each in DTYPES}
+DTYPE_WORDS: Final[dict[str, DType]] = {dtype.name: dtype for dtype in DTYPES}
 """What names an element type, and as a function makes a scalar of it."""
 
 SCRIPT_WORDS: Final = frozenset(

@@ -64,10 +64,10 @@ def is_size(value: Scalar) -> bool:
     """
     total = 0
     for atoms, coefficient in polynomial(value).values():
-        bounds = [lower_bound(each) for each in atoms]
-        if (coefficient < 0 and bounds) or any(each is None or each < 0 for each in bounds):
+        bounds = [lower_bound(atom) for atom in atoms]
+        if (coefficient < 0 and bounds) or any(bound is None or bound < 0 for bound in bounds):
             return False
-        total += coefficient * prod([each for each in bounds if each is not None])
+        total += coefficient * prod([bound for bound in bounds if bound is not None])
     return total >= 0
 
 
@@ -83,7 +83,7 @@ def lesser(a: Scalar, b: Scalar) -> Scalar:
     """
     whole = normal_dim(a)
     parts = (whole.left, whole.right) if isinstance(whole, Max) else (whole,)
-    if all(is_size(normal_dim(b - each)) for each in parts):
+    if all(is_size(normal_dim(b - part)) for part in parts):
         return whole
     return normal_dim(b) if is_size(normal_dim(a - b)) else normal_dim(Min(a, b))
 
@@ -115,13 +115,13 @@ def lower_bound(value: Scalar) -> int | None:
             case ScalarVar():
                 memo[node] = 0
             case _:
-                memo[node] = _joined_bound(node, [memo[each] for each in node._children])
+                memo[node] = _joined_bound(node, [memo[child] for child in node._children])
     return memo[value]
 
 
 def _joined_bound(of: Term, bounds: list[int | None]) -> int | None:
     """The lower bound of a term whose parts have these."""
-    seen = [each for each in bounds if each is not None]
+    seen = [bound for bound in bounds if bound is not None]
     match of:
         case Max() if seen:
             return max(seen)
@@ -150,8 +150,8 @@ def product(dims: Iterable[Scalar]) -> Scalar:
     if len(numbers) == len(every):
         return Lit(prod(numbers), i64)
     total = _monomial((), 1)
-    for each in every:
-        total = _times(total, polynomial(each))
+    for scalar in every:
+        total = _times(total, polynomial(scalar))
     return from_polynomial(total)
 
 
@@ -170,9 +170,9 @@ def quotient(whole: Scalar, part: Scalar) -> Scalar | None:
             return None
         first, *_ = [from_polynomial(_monomial(*each)) for each in right.values()]
         for each in left.values():
-            found = quotient(from_polynomial(_monomial(*each)), first)
-            if found is not None and same_dim(product((found, part)), whole):
-                return found
+            scalar = quotient(from_polynomial(_monomial(*each)), first)
+            if scalar is not None and same_dim(product((scalar, part)), whole):
+                return scalar
         return None
     ((atoms, factor),) = right.values()
     result: Polynomial = {}

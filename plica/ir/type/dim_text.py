@@ -37,8 +37,8 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
     if len(text) > MAX_CHARACTERS:
         return f"it has more than {MAX_CHARACTERS} characters"
     if text.isidentifier():
-        found = name(text)
-        return f"no dim is called {text!r}" if found is None else found
+        scalar = name(text)
+        return f"no dim is called {text!r}" if scalar is None else scalar
     if (tree := _parsed(text)) is None:
         return "it is not an arithmetic expression"
     done: list[tuple[Scalar, int]] = []  # a term, and of how many it is the sum
@@ -50,9 +50,9 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
                     return f"{value} is too big for an i64"
                 done.append((Lit(value, i64), 1))
             case ast.Name(identifier):
-                if (found := name(identifier)) is None:
+                if (scalar := name(identifier)) is None:
                     return f"no dim is called {identifier!r}"
-                done.append((found, 1))
+                done.append((scalar, 1))
             case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) is int:
                 if value > 2**63:
                     return f"-{value} is too small for an i64"

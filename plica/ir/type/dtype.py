@@ -63,7 +63,7 @@ class DTypeRow:
 
 
 # fmt: off
-_ROWS: Final[dict[str, DTypeRow]] = {each.name: each for each in (
+_ROWS: Final[dict[str, DTypeRow]] = {dtype_row.name: dtype_row for dtype_row in (
     DTypeRow("bool", 9,  "bool"),
     DTypeRow("i8",   3,  "int8"),
     DTypeRow("i16",  5,  "int16"),

@@ -120,10 +120,10 @@ class _Inference:
 
     def run(self) -> Module:
         found = findings(self.module, self.places)
-        self.errors.update((each.diagnostic, None) for each in found)
-        if any(each.stops for each in found):
+        self.errors.update((finding.diagnostic, None) for finding in found)
+        if any(finding.stops for finding in found):
             self._stop()
-        self.bad = {each.node for each in found if isinstance(each.node, Apply)}
+        self.bad = {finding.node for finding in found if isinstance(finding.node, Apply)}
         open_: list[Var] = []
         for name, value in self.module.items():
             if isinstance(name, Var):
@@ -142,7 +142,7 @@ class _Inference:
                 else:
                     self.values[name] = value
         if any(True for value in self.module.values for _ in matches(value)):
-            self.errors.update((each, None) for each in match_errors(self.module, self.places))
+            self.errors.update((error, None) for error in match_errors(self.module, self.places))
         if self.errors:
             self._stop()
         return self._module()
@@ -161,7 +161,7 @@ class _Inference:
                 report = ErrorReport(str(name.name), (value,), self.places)
                 message = f"The definition of {name.name} has another type than its name."
                 report.error("type-conflict", message, value, expected=name.type, found=of)
-                self.errors.update((each, None) for each in report.errors)
+                self.errors.update((error, None) for error in report.errors)
             self.signatures[name] = name.type
             self.finals[name] = name
         else:
@@ -172,19 +172,19 @@ class _Inference:
         """Infer functions that use one another."""
         table = self.table
         functions = [table[name] for name in group]
-        if all(getattr(each, "_settled", 0) for each in functions):
+        if all(getattr(function, "_settled", 0) for function in functions):
             self.values.update(zip(group, functions, strict=True))
             return
         report = ErrorReport(str(group[0].name), functions, self.places)
         judge = TypeChecker(report, self.signatures, self.bad)
         judge.closed = True
         separated: list[Function] = []
-        for each in functions:
-            assert isinstance(each, Function)
-            apart = judge.refresher.separated(each, self.names)
+        for function in functions:
+            assert isinstance(function, Function)
+            apart = judge.refresher.separated(function, self.names)
             assert isinstance(apart, Function)
             separated.append(apart)
-        whole = [judge.signature(each) for each in separated]
+        whole = [judge.signature(function) for function in separated]
         for name, of in zip(group, whole, strict=True):
             if name not in self.signatures:
                 judge.slots[name] = of
@@ -193,9 +193,9 @@ class _Inference:
                     if (clash := judge.solver.unify(of, expected)) is not None:
                         message = f"The definition of {name.name} has another type than its name."
                         judge.clash(clash, table[name], table[name], message)
-        roots = [judge.visit(each, of) for each, of in zip(separated, whole, strict=True)]
+        roots = [judge.visit(function, of) for function, of in zip(separated, whole, strict=True)]
         judge.conclude()
-        self.errors.update((each, None) for each in report.errors)
+        self.errors.update((error, None) for error in report.errors)
         for name, root, value in zip(group, roots, functions, strict=True):
             if name not in self.signatures:
                 found = judge.solver.resolve(judge.typed(root))
@@ -216,9 +216,9 @@ class _Inference:
 
     def _check_escapes(self, name: Var, made: Function, written: Definition) -> None:
         """No type that was found may mention a dim or type outside the function that binds it."""
-        for each in misuses(made, self.names | set(self.finals.values())):
+        for misuse in misuses(made, self.names | set(self.finals.values())):
             report = ErrorReport(str(name.name), (written,), self.places)
-            message = f"A type would mention {name_of(each.variable)} outside of its function."
+            message = f"A type would mention {name_of(misuse.variable)} outside of its function."
             hint = "Annotate the variables around that function."
             report.error("type-conflict", message, written, suggestion=hint)
             self.errors.update((one, None) for one in report.errors)
@@ -237,9 +237,9 @@ def declared(value: Definition) -> Type | None:
     """The type of a definition where it says all of it."""
     match value:
         case Function(dims, types, params, ret, _, _):
-            if ret is None or any(is_untyped(each) for each in params):
+            if ret is None or any(is_untyped(param) for param in params):
                 return None
-            inside = tuple([each.type for each in params if each.type is not None])
+            inside = tuple([param.type for param in params if param.type is not None])
             whole = FuncType(dims, types, inside, ret)
             return whole if Solver().is_known(ret) else None
         case Extern(type=of):
@@ -253,7 +253,7 @@ def declared(value: Definition) -> Type | None:
 
 def kernel_type(kernel: Kernel) -> FuncType:
     """The graph-level type of a kernel: buffers read are arguments, buffers written are results."""
-    tensors = [TensorType(each.shape, each.dtype) for each in kernel.params]
+    tensors = [TensorType(param.shape, param.dtype) for param in kernel.params]
     outputs = tensors[kernel.inputs :]
     ret = outputs[0] if len(outputs) == 1 else TupleType(tuple(outputs))
     return FuncType(kernel.dims, (), tuple(tensors[: kernel.inputs]), ret)
@@ -276,15 +276,15 @@ def components(names: Sequence[Var], table: Any) -> list[list[Var]]:
         stack = [(start, iter(uses[start]))]
         while stack:
             name, rest = stack[-1]
-            for each in rest:
-                assert isinstance(each, Var)
-                if each not in order:
-                    order[each] = low[each] = len(order)
-                    waiting.append(each)
-                    stack.append((each, iter(uses[each])))
+            for var in rest:
+                assert isinstance(var, Var)
+                if var not in order:
+                    order[var] = low[var] = len(order)
+                    waiting.append(var)
+                    stack.append((var, iter(uses[var])))
                     break
-                if each not in placed:
-                    low[name] = min(low[name], order[each])
+                if var not in placed:
+                    low[name] = min(low[name], order[var])
             else:
                 stack.pop()
                 if stack:

@@ -35,16 +35,16 @@ def local_type(root: Expr) -> Type | None:
         elif isinstance(node, Const):
             remember_type(node, tensor(node.shape, node.dtype), 2)
         elif isinstance(node, Apply):
-            missing = [each for each in node.args if _remembered(each) is None]
+            missing = [arg for arg in node.args if _remembered(arg) is None]
             stack.extend(missing)
             if (operator := find(node.op)) is None:
                 return None
             if missing:
                 continue
-            result = related(operator, node.attrs, tuple([each._type for each in node.args]))
+            result = related(operator, node.attrs, tuple([arg._type for arg in node.args]))
             if isinstance(result, Mismatch):
                 return None
-            remember_type(node, result, min([each._settled for each in node.args], default=2))
+            remember_type(node, result, min([arg._settled for arg in node.args], default=2))
         elif isinstance(node, Project):
             if _remembered(node.value) is None:
                 stack.append(node.value)

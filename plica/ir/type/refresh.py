@@ -44,7 +44,7 @@ def untyped_binders(node: Term) -> list[tuple[Term, Var]]:
     if isinstance(node, Let):
         return [(node, node.var)] if is_untyped(node.var) else []
     if isinstance(node, Function):
-        return [(node, each) for each in node.params if is_untyped(each)]
+        return [(node, param) for param in node.params if is_untyped(param)]
     if isinstance(node, Match):
         return [
             (clause, each)
@@ -147,8 +147,8 @@ class Refresher:
             if isinstance(new, Match):
                 assert isinstance(node, Match)
                 clauses = tuple(
-                    _renamed(made, mapping.get(was, {}))
-                    for was, made in zip(node.clauses, new.clauses, strict=True)
+                    _renamed(clause, mapping.get(was, {}))
+                    for was, clause in zip(node.clauses, new.clauses, strict=True)
                 )
                 new = attrs.evolve(new, clauses=clauses)
             elif mapping:

@@ -56,27 +56,27 @@ class Elaborator:
                 continue
             of = state.types[instance]
             assert of is not None
-            found = self.type(of)
+            type_ = self.type(of)
             kids = [made[kid] for kid in state.kids[instance]]
             if node.__class__ is ex.Apply:  # the usual case, without a call
                 args = tuple(kids)
                 new: ex.Expr = node if args == node.args else ex.Apply(node.op, args, node.attrs)
             else:
-                new = self._made(node, instance, kids, found)
+                new = self._made(node, instance, kids, type_)
             level = 1 if isinstance(new, ex.Match) else 2
             for kid in kids:
                 if kid._settled < level:
                     level = 1
                     break
-            ex.remember_type(new, found, level)
+            ex.remember_type(new, type_, level)
             made.append(new)
         return made
 
     def type(self, of: Type) -> Type:
         """A type with all that was found out."""
-        if (found := self._types.get(of)) is None:
-            found = self._types[of] = self.state.solver.resolve(of)
-        return found
+        if (type_ := self._types.get(of)) is None:
+            type_ = self._types[of] = self.state.solver.resolve(of)
+        return type_
 
     def variable(self, var: ex.Var) -> ex.Var:
         """A variable with its type.  Two variables of the program never become one."""
@@ -101,8 +101,8 @@ class Elaborator:
         """Variables that have a type already keep their names."""
         for final in self.names.values():
             self._taken[final] = final
-        for each in self.state.refresher.typed:
-            self._taken.setdefault(each, each)
+        for var in self.state.refresher.typed:
+            self._taken.setdefault(var, var)
 
     def _made(self, node: ex.Expr, instance: Instance, kids: list[ex.Expr], found: Type) -> ex.Expr:
         match node:
@@ -117,7 +117,7 @@ class Elaborator:
                 return ex.LetDim(dim, *kids)
             case ex.Call(_, _, types):
                 given = self.state.arguments.get(instance)
-                filled = types if given is None else tuple([self.type(each) for each in given])
+                filled = types if given is None else tuple([self.type(type_) for type_ in given])
                 return ex.Call(kids[0], tuple(kids[1:]), filled)
             case ex.Tuple():
                 return ex.Tuple(tuple(kids))
@@ -126,14 +126,14 @@ class Elaborator:
             case ex.If():
                 return ex.If(*kids)
             case ex.Function():
-                params = tuple([self.variable(each) for each in node.params])
+                params = tuple([self.variable(param) for param in node.params])
                 ret = node.ret
                 if ret is None or not self.state.solver.is_known(ret):
                     ret = found.ret  # type: ignore[union-attr]  # a function has a function type
                 return attrs.evolve(node, params=params, ret=ret, body=kids[0])
             case ex.Match(_, clauses, total):
                 bodies = zip(clauses, kids[1:], strict=True)
-                cases = [ex.Clause(self._pattern(each.pattern), body) for each, body in bodies]
+                cases = [ex.Clause(self._pattern(clause.pattern), body) for clause, body in bodies]
                 return ex.Match(kids[0], tuple(cases), total)
             case _:
                 return node
@@ -143,9 +143,9 @@ class Elaborator:
             case ex.PVar(var):
                 return ex.PVar(self.variable(var))
             case ex.PConstructor(constructor, items):
-                return ex.PConstructor(constructor, tuple([self._pattern(each) for each in items]))
+                return ex.PConstructor(constructor, tuple([self._pattern(item) for item in items]))
             case ex.PTuple(items):
-                return ex.PTuple(tuple([self._pattern(each) for each in items]))
+                return ex.PTuple(tuple([self._pattern(item) for item in items]))
             case _:
                 return pattern
 
@@ -228,7 +228,7 @@ class TypeChecker(TypingState):
                         node = copy
                 if node.__class__ is ex.Apply:  # the usual case, without a call
                     stack.append((LEAVE, node, (solver.count, None)))
-                    stack.extend([(VISIT, each, None) for each in node.args[::-1]])
+                    stack.extend([(VISIT, arg, None) for arg in node.args[::-1]])
                 else:
                     self._enter(node, extra, stack)
             elif task == LEAVE:
@@ -270,7 +270,7 @@ class TypeChecker(TypingState):
         match node:
             case ex.Tuple(items):
                 stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, each, None) for each in reversed(items)])
+                stack.extend([(VISIT, item, None) for item in reversed(items)])
             case ex.Let(var, value, body):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.append((VISIT, body, None))
@@ -284,10 +284,10 @@ class TypeChecker(TypingState):
                 stack.append((VISIT, value, whole))
             case ex.LetDim(_, value, body):
                 stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, each, None) for each in (body, value)])
+                stack.extend([(VISIT, expr, None) for expr in (body, value)])
             case ex.Call(callee, args, _):
                 stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, each, None) for each in reversed(args)])
+                stack.extend([(VISIT, arg, None) for arg in reversed(args)])
                 stack.append((VISIT, callee, None))
             case ex.Function():
                 whole = self.signature(node) if signature is None else signature
@@ -295,7 +295,7 @@ class TypeChecker(TypingState):
                 stack.append((VISIT, node.body, None))
             case ex.If(condition, then, orelse):
                 stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, each, None) for each in (orelse, then, condition)])
+                stack.extend([(VISIT, expr, None) for expr in (orelse, then, condition)])
             case ex.Match(value, clauses, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(CASE, node, (0, None)) for _ in clauses[:1]])
@@ -316,7 +316,7 @@ class TypeChecker(TypingState):
             instance = self.new(node, kids, POISON)
             if not self.start(rule, instance):
                 parts = [self.typed(kid) for kid in kids if self.types[kid] is not None]
-                if not any(self._is_loose(each, entry) for each in parts):
+                if not any(self._is_loose(part, entry) for part in parts):
                     result = self.types[instance]
                     assert result is not None
                     self._tied.add(result)

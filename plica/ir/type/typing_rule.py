@@ -80,7 +80,7 @@ def _numbers(
     """Give the numbers among an operator's arguments the dtype of their neighbours."""
     kids = state.kids[instance]
     strong = next((types[i].dtype for i in group if isinstance(types[i], TensorType)), None)
-    inside = [each for each in numbers if each in group]
+    inside = [number for number in numbers if number in group]
     for position in numbers:
         dtype = strong if position in group else None
         if dtype is None:
@@ -173,12 +173,12 @@ def call_rule(state: TypingState, instance: Instance) -> Type | None:
     if not _fits(state, node, of, name):
         return POISON
     if general:
-        given = tuple([state.open(each, "A type argument", node) for each in node.types])
+        given = tuple([state.open(type_, "A type argument", node) for type_ in node.types])
         of, arguments = solver.instantiate(of, given or None)
         state.arguments[instance] = arguments
-        for each in arguments:
-            if isinstance(each, Unknown):
-                state.whose.setdefault(each, (f"A type argument of {name}", node))
+        for argument in arguments:
+            if isinstance(argument, Unknown):
+                state.whose.setdefault(argument, (f"A type argument of {name}", node))
     fitting = True
     for number, (arg, param) in enumerate(zip(args, of.params, strict=True), 1):
         message = f"Argument {number} of {name} has the wrong type."
@@ -218,14 +218,14 @@ def join(state: TypingState, node: ex.Expr, branches: tuple[Instance, ...], what
         state.report.error("cannot-infer", message, state.original(node))
         return POISON
     result = state.typed(branches[0])
-    for each in branches[1:]:
-        found = state.typed(each)
-        if found is result:
+    for branch in branches[1:]:
+        type_ = state.typed(branch)
+        if type_ is result:
             continue
         state.solver.site = node
-        if (clash := state.solver.unify(found, result)) is not None:
+        if (clash := state.solver.unify(type_, result)) is not None:
             message = f"The {what} have different types."
-            state.clash(clash, state.nodes[each], node, message, state.nodes[branches[0]])
+            state.clash(clash, state.nodes[branch], node, message, state.nodes[branches[0]])
             return POISON
     return state.solver.find(result)
 
@@ -235,12 +235,12 @@ def pattern_rule(state: TypingState, pattern: ex.Pattern, of: Type, match: ex.Ma
     solver = state.solver
     stack: list[tuple[ex.Pattern, Type]] = [(pattern, of)]
     while stack:
-        part, found = stack.pop()
+        part, type_ = stack.pop()
         inside: list[tuple[ex.Pattern, Type]] = []
         wanted: Type
         if isinstance(part, ex.PVar):
             if part.var.type is None:
-                state.slots[part.var] = found
+                state.slots[part.var] = type_
                 continue
             wanted = part.var.type
             if is_untyped(part.var):
@@ -255,7 +255,7 @@ def pattern_rule(state: TypingState, pattern: ex.Pattern, of: Type, match: ex.Ma
         else:
             continue
         solver.site = match
-        if (clash := solver.unify(found, wanted)) is not None:
+        if (clash := solver.unify(type_, wanted)) is not None:
             message = f"A pattern does not fit the value. {clash.why}".strip()
             _bad_pattern(state, message, match, part, expected=clash.found, found=clash.expected)
             state.spoil(clash.expected)
@@ -269,13 +269,13 @@ def _constructor(
     """The type a constructor pattern matches, and its parts with the types of the fields."""
     whole = part.constructor.type
     if isinstance(whole, FuncType) and len(whole.params) == len(part.items):
-        made, _ = state.solver.instantiate(whole)
-        return made.ret, list(zip(part.items, made.params, strict=True))
+        func_type, _ = state.solver.instantiate(whole)
+        return func_type.ret, list(zip(part.items, func_type.params, strict=True))
     if isinstance(whole, FuncType):
         counts = len(whole.params), len(part.items)
         message = f"{part.constructor.name} has {counts[0]} fields, the pattern {counts[1]}."
         _bad_pattern(state, message, match, part, expected=counts[0], found=counts[1])
-    return POISON, [(each, POISON) for each in part.items]
+    return POISON, [(item, POISON) for item in part.items]
 
 
 def _bad_pattern(

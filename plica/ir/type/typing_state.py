@@ -101,9 +101,9 @@ class ErrorReport:
         while node not in self.places:
             if self._around is None:
                 self._around = {}
-                for each in post_order(*self.roots):
-                    for kid in each._children:
-                        self._around.setdefault(kid, each)
+                for term in post_order(*self.roots):
+                    for kid in term._children:
+                        self._around.setdefault(kid, term)
             seen.add(node)
             around = self._around.get(node)
             if around is None or around in seen:
@@ -169,13 +169,13 @@ class TypingState:
     def signature(self, of: Function) -> FuncType:
         """The type of a function as far as it says it; unknowns for the rest."""
         params = []
-        for each in of.params:
-            if is_untyped(each):
-                self.slots[each] = self.open(each.type, f"The type of {self.name(each)}", of)
-                params.append(self.slots[each])
+        for param in of.params:
+            if is_untyped(param):
+                self.slots[param] = self.open(param.type, f"The type of {self.name(param)}", of)
+                params.append(self.slots[param])
             else:
-                assert each.type is not None
-                params.append(each.type)
+                assert param.type is not None
+                params.append(param.type)
         ret = self.open(of.ret, "The type the function returns", of)
         return FuncType(of.dims, of.types, tuple(params), ret)
 
@@ -242,9 +242,9 @@ class TypingState:
         """What took part in an error is no reason for another one."""
         of = self.solver.resolve(of)
         if not self.solver.is_known(of):
-            for each in unknowns(of):
-                if isinstance(each, Unknown):
-                    self.solver.unify(each, POISON)
+            for unknown in unknowns(of):
+                if isinstance(unknown, Unknown):
+                    self.solver.unify(unknown, POISON)
 
     # --- what has to wait ------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class TypingState:
                 self.clash(clash, site, site, "Dims that must agree do not.")
             if solver.ready or len(solver.sizes) != before:
                 continue
-            undecided = next((each for each in numbers if solver.find(each) is each), None)
+            undecided = next((number for number in numbers if solver.find(number) is number), None)
             if undecided is None:
                 break
             solver.default(undecided)
@@ -310,32 +310,32 @@ class TypingState:
     def _undecided(self) -> None:
         """Reports each unknown once, where an annotation could have determined it."""
         solver = self.solver
-        for instance, found in enumerate(self.types):
-            assert found is not None
+        for instance, type_ in enumerate(self.types):
+            assert type_ is not None
             solver.site = self.nodes[instance]
-            solver.resolve(found)
+            solver.resolve(type_)
         for why, site in solver.huge.values():
             node = self.nodes[-1] if site is None else site
             message = f"A dim of this is out of range: {why}"
             self.report.error("shape-conflict", message, self.original(node))
         said: set[Term] = {POISON}
-        for found, site in list(solver.endless.values()):
+        for type_, site in list(solver.endless.values()):
             message = "A type cannot be a part of itself: the type of this would contain itself."
             node = self.nodes[-1] if site is None else site
             self.report.error("type-conflict", message, self.original(node))
-            said.update(unknowns(solver.resolve(found)))
+            said.update(unknowns(solver.resolve(type_)))
         for unknown, (what, user) in self.whose.items():
             of = solver.resolve(unknown)
             if not solver.is_known(of):
-                new = [each for each in unknowns(of) if each not in said]
+                new = [term for term in unknowns(of) if term not in said]
                 if new and POISON not in unknowns(of):
                     self._cannot(f"{what} cannot be inferred.", user)
                 said.update(new)
         if self.report.errors:
             return
-        for instance, found in enumerate(self.types):
-            assert found is not None
-            open_ = solver.first_unknown(solver.resolve(found))
+        for instance, type_ in enumerate(self.types):
+            assert type_ is not None
+            open_ = solver.first_unknown(solver.resolve(type_))
             if open_ is not None and open_ is not POISON:
                 self._cannot("The type of this cannot be inferred.", self.nodes[instance])
                 return

@@ -171,18 +171,18 @@ class Solver:
             elif node in memo:
                 continue
             elif isinstance(node, Unknown):
-                found = self.find(node)
-                if found is node:
+                type_ = self.find(node)
+                if type_ is node:
                     memo[node] = node
-                elif found in memo:
-                    memo[node] = memo[found]
-                elif found in inside:
-                    self.endless[node] = found, self.sites.get(node)
+                elif type_ in memo:
+                    memo[node] = memo[type_]
+                elif type_ in inside:
+                    self.endless[node] = type_, self.sites.get(node)
                     self.types[node] = POISON
                     memo[node] = POISON
                 else:
                     stack.append((node, False))
-                    stack.append((found, False))
+                    stack.append((type_, False))
             elif isinstance(node, Scalar):
                 try:
                     memo[node] = self.size(node)
@@ -242,7 +242,7 @@ class Solver:
         """A polymorphic function at new unknowns (or the given types); also its type arguments."""
         given = tuple([self.fresh() for _ in of.types]) if types is None else types
         mapping: dict[Term, Term] = dict(zip(of.types, given, strict=True))
-        mapping |= {each: self.fresh_dim() for each in of.dims}
+        mapping |= {dim: self.fresh_dim() for dim in of.dims}
         bare = FuncType((), (), of.params, of.ret)
         if any(isinstance(node, FuncType) and (node.dims or node.types) for node in parts(bare)):
             result: Term = substitute(bare, mapping)
@@ -258,9 +258,9 @@ class Solver:
     def recheck(self) -> Iterator[tuple[Clash, Term | None]]:
         """Look again at the equations between dims that had to wait; those that fail."""
         waiting, self.equations = self.equations, []
-        for a, b, found, expected, site in waiting:
-            if (why := self._dims(a, b, found, expected, site)) is not None:
-                yield Clash(why[0], self.resolve(found), self.resolve(expected), why[1]), site
+        for a, b, type_, expected, site in waiting:
+            if (why := self._dims(a, b, type_, expected, site)) is not None:
+                yield Clash(why[0], self.resolve(type_), self.resolve(expected), why[1]), site
 
     def _bind(self, a: Type, b: Type) -> tuple[str, str] | None:
         if not isinstance(a, Unknown) or (isinstance(b, Unknown) and b.name < a.name):
@@ -334,10 +334,10 @@ class Solver:
             types = [TypeVar(Name(f"rigid{i}", self.count)) for i in range(len(types))]
             dims = [dim_var(Name(f"rigid{i}", self.count)) for i in range(len(dims))]
         opened = []
-        for each in (a, b):
-            mapping: dict[Term, Term] = dict(zip(each.types, types, strict=True))
-            mapping |= dict(zip(each.dims, dims, strict=True))
-            bare = substitute(FuncType((), (), each.params, each.ret), mapping)
+        for func_type in (a, b):
+            mapping: dict[Term, Term] = dict(zip(func_type.types, types, strict=True))
+            mapping |= dict(zip(func_type.dims, dims, strict=True))
+            bare = substitute(FuncType((), (), func_type.params, func_type.ret), mapping)
             opened.append(bare)
         return opened[0], opened[1]
 
@@ -402,5 +402,5 @@ def _unequal(x: Scalar, y: Scalar) -> str:
     rigid: Iterable[ScalarVar] = (*variables(x), *variables(y))
     if not rigid:
         return f"One dim is {a}, the other {b}."
-    names = " and ".join(dict.fromkeys(str(each.name) for each in rigid))
+    names = " and ".join(dict.fromkeys(str(var.name) for var in rigid))
     return f"One dim is {a}, the other {b}, and {names} may be any size."

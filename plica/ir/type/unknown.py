@@ -92,7 +92,7 @@ def unknowns(of: ty.Type) -> Iterator[Term]:
         if isinstance(node, ty.Unknown) or is_open(node):
             yield node
         elif isinstance(node, ty.TensorType):
-            stack.extend([each for each in reversed(node.shape) if each.__class__ is not Lit])
+            stack.extend([scalar for scalar in reversed(node.shape) if scalar.__class__ is not Lit])
         else:
             stack.extend(reversed(node._children))
 
@@ -121,9 +121,9 @@ def rename_types(of: ty.Type, mapping: Mapping[Term, Term]) -> ty.Type:
     """A type with variables or unknowns replaced; unknowns are no variables of core."""
     memo: dict[Term, Term] = {}
     for node in post_order(of):
-        found = mapping.get(node)
+        term = mapping.get(node)
         memo[node] = (
-            rebuild(node, tuple([memo[kid] for kid in node._children])) if found is None else found
+            rebuild(node, tuple([memo[kid] for kid in node._children])) if term is None else term
         )
     result = memo[of]
     assert isinstance(result, TYPES)
@@ -156,8 +156,8 @@ def is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
 def blanked(of: ty.Type) -> ty.Type:
     """A type for display: unknown parts are shown as `unknown`."""
     blank: dict[Term, Term] = {}
-    for each in unknowns(of):
-        blank[each] = ty.dim_var("unknown") if is_open(each) else ty.Unknown(Name("unknown"))
+    for unknown in unknowns(of):
+        blank[unknown] = ty.dim_var("unknown") if is_open(unknown) else ty.Unknown(Name("unknown"))
     return rename_types(of, blank) if blank else of
 
 

@@ -37,7 +37,7 @@ def alike(options: Sequence[Any], length: int | None) -> Sequence[Any]:
 
     As long as none is chosen, single values are as likely as all sequences together.
     """
-    single = [each for each in options if not isinstance(each, tuple)]
+    single = [option for option in options if not isinstance(option, tuple)]
     if length is None:
         several = len(options) - len(single)
         return single * (several // len(single)) + [*options] if single else options

@@ -84,7 +84,7 @@ def tiny(of: np.dtype[Any]) -> float:
 def _first(wrong: Any, a: Any, b: Any) -> str | None:
     if not np.any(wrong):
         return None
-    place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(wrong)))
+    place = tuple(int(array[0]) for array in np.nonzero(np.atleast_1d(wrong)))
     here = place if a.shape else ()
     return f"element {here} is {a[here]!s} on the left and {b[here]!s} on the right"
 

@@ -107,11 +107,11 @@ def _computed(left: Term, term: ex.Expr, var: ex.Var) -> ex.Expr:
     assert operator is not None
     if not isinstance(of, TensorType) or isinstance(operator.relation({}, of), Mismatch):
         return term
-    made = substitute(term, {var: ex.Apply(name, (var,), ())})
+    expr = substitute(term, {var: ex.Apply(name, (var,), ())})
     try:
-        return term if match(left, made) is None else made
+        return term if match(left, expr) is None else expr
     except FAILURES:  # of a predicate: the rule that asks it fails, and is told so
-        return made
+        return expr
 
 
 class _GivenUp(Exception):
@@ -165,7 +165,7 @@ class _Making:
                 if isinstance(node.condition, Hole) and node.condition.name not in self.filling:
                     name = node.condition.name
                     self._keep({name: ex.Var(Name(name), tensor((), bool_))})
-                made = ex.If(*(self.part(each) for each in node._children))
+                made = ex.If(*(self.part(child) for child in node._children))
             case ex.Function():
                 near = [var.type for var in self.variables]
                 made = self._function(node, [None] * len(node.params), near)
@@ -261,13 +261,13 @@ class _Making:
             if number == MAX_TAPE_CHOICES and self.seeds:
                 self.choose = seeded(own(SEEDS))
             trial: dict[str, Any] = {}
-            context = [type_of(each) for each in self._beside(node, made)]
+            context = [type_of(expr) for expr in self._beside(node, made)]
             args: list[ex.Expr] = []
             for arg in node.args:
-                for each in self._argument(arg, made, trial, context):
-                    args.append(each)
-                    if not isinstance(each, ex.Literal):
-                        context.append(type_of(each))
+                for expr in self._argument(arg, made, trial, context):
+                    args.append(expr)
+                    if not isinstance(expr, ex.Literal):
+                        context.append(type_of(expr))
             values = self._attributes(operator, node, trial, context)
             if values is None:
                 raise _GivenUp
@@ -341,10 +341,10 @@ class _Making:
         if not constraint.constant and (demand is None or demand(var)):
             return var
         for _ in range(4):  # what refuses every variable may take some constant
-            made = ex.const(self._constant(of), of.dtype)
-            if demand is None or demand(made):
+            constant = ex.const(self._constant(of), of.dtype)
+            if demand is None or demand(constant):
                 break
-        return made
+        return constant
 
     def _constant(self, of: TensorType) -> np.ndarray[Any, Any]:
         if self.odd:
@@ -368,20 +368,20 @@ class _Making:
                 twice = isinstance(of, TensorType) and of.dtype is not bool_ and var in inside
                 uses.extend([var, var + var] if twice else [var])
         if constraint.when is not None:
-            uses = [each for each in uses if constraint.when(each)]
+            uses = [use for use in uses if constraint.when(use)]
         wanted = uses and self.choose((False, True, True) if any(inside) else (False, False, True))
-        found: ex.Expr | None = self.choose(uses) if wanted else None
-        return found
+        expr: ex.Expr | None = self.choose(uses) if wanted else None
+        return expr
 
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
         if self.rounds and f32 in allowed and f64 in allowed:
             allowed = (f32, f64)
-        common = [each.dtype for each in near if each.dtype in allowed]
-        usual = [each for each in USUAL_DTYPES if each in allowed]
+        common = [tensor_type.dtype for tensor_type in near if tensor_type.dtype in allowed]
+        usual = [dtype for dtype in USUAL_DTYPES if dtype in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))
         of = self.choose(common if alike else [*usual, *allowed])
-        return tensor(self._shape(constraint, [sizes(each) for each in near]), of)
+        return tensor(self._shape(constraint, [sizes(tensor_type) for tensor_type in near]), of)
 
     def _shape(self, constraint: Constraint, near: list[Shape]) -> Shape:
         if constraint.shape is not None:
@@ -430,7 +430,7 @@ class _Making:
         self, operator: Operator, node: ex.Apply, trial: dict[str, Any], context: Sequence[Type]
     ) -> ex.Attrs | None:
         """The attributes with their holes filled, or None if one cannot be."""
-        specs = {each.name: each for each in operator.attributes}
+        specs = {attribute.name: attribute for attribute in operator.attributes}
         values = []
         length: int | None = None
         for name, value in node.attrs:
@@ -458,7 +458,7 @@ def _is_small(result: Type, args: Sequence[Type]) -> bool:
     """Whether the result, and the pairs of its elements with those of an argument, are few."""
     results = result.items if isinstance(result, TupleType) else (result,)
     volumes = [math.prod(sizes(each)) for each in results if isinstance(each, TensorType)]
-    given = [math.prod(sizes(each)) for each in args if isinstance(each, TensorType)]
+    given = [math.prod(sizes(arg)) for arg in args if isinstance(arg, TensorType)]
     return max(volumes, default=0) * max(1, *given, 1) <= MAX_PAIRS
 
 

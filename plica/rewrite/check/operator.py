@@ -156,7 +156,7 @@ def _unlike(found: Any, wanted: Any) -> str | None:
         if not isinstance(wanted, tuple | list) or len(wanted) != len(found):
             return f"the reference gives {type(wanted).__name__}, not {len(found)} results"
         reasons = [_unlike(one, two) for one, two in zip(found, wanted, strict=True)]
-        return next((each for each in reasons if each is not None), None)
+        return next((reason for reason in reasons if reason is not None), None)
     other = np.asarray(wanted)
     if found.shape != other.shape:
         return f"the shape is {found.shape}, by the reference {other.shape}"
@@ -184,7 +184,7 @@ def _is_float(of: np.dtype[Any]) -> bool:
 def _wrong(
     of: Operator, made: Instance, reason: str, wanted: Any, values: tuple[Any, Any] = (None, None)
 ) -> _Wrong:
-    arrays = "".join(f"        {literal(each)},\n" for _, each in made.inputs)
+    arrays = "".join(f"        {literal(array)},\n" for _, array in made.inputs)
     last = "    assert found is not None\n" if wanted is None else _assertion(wanted)
     return _Wrong(
         made,
@@ -226,7 +226,7 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
         return False
     random = np.random.default_rng(choose(range(64)))
     types = [type_of(arg) for arg in made.term.args]
-    wide = [_widened(each) for each in types]
+    wide = [_widened(type_) for type_ in types]
     if not any(isinstance(each, TensorType) and each.dtype is f64 for each in wide):
         return False
     attrs = dict(made.term.attrs)
@@ -240,8 +240,8 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
     if (whole := _weighted(of, wide, made.term, random)) is None:
         return False
     args = [_point(each, random) for each in wide]
-    chosen = tuple(n for n, each in enumerate(args) if each.dtype == np.float64)
-    ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in args]
+    chosen = tuple(n for n, array in enumerate(args) if array.dtype == np.float64)
+    ways = [np.asarray(random.uniform(-1, 1, array.shape)) for array in args]
     at = Instance(made.term, tuple(zip(_params(wide), args, strict=True)), _params(wide))
     subject = Slope(whole, args, ways, chosen)
     found = subject.judged()
@@ -283,11 +283,11 @@ def _weighted(
     gives = type_of(value)
     results: list[tuple[Expr, Any]] = [(value, gives)]
     if isinstance(gives, TupleType):
-        results = [(Project(value, at), each) for at, each in enumerate(gives.items)]
+        results = [(Project(value, at), item) for at, item in enumerate(gives.items)]
     total: Expr | None = None
-    for each, its in results:
+    for expr, its in results:
         if isinstance(its, TensorType) and its.dtype is f64:
-            term = sum_(each * const(random.uniform(0.5, 1.5, sizes(its))))
+            term = sum_(expr * const(random.uniform(0.5, 1.5, sizes(its))))
             total = term if total is None else total + term
     if total is None:
         return None

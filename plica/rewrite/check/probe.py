@@ -117,7 +117,7 @@ def _misused(node: Term) -> str | None:
         return None
     if not all(isinstance(arg, Expr) for arg in node.args):
         return f"{node.op} takes tensors"
-    readers = {each.name: each.read for each in record.attributes}
+    readers = {attribute.name: attribute.read for attribute in record.attributes}
     # A reader takes 1 for (1,): what a term holds has been read.
     wrong = [name for name, value in node.attrs if type(readers[name](value)) is not type(value)]
     return f"{node.op} does not take that {wrong[0]}" if wrong else None
@@ -129,14 +129,14 @@ def types_differ(left: Expr, right: Term) -> str | None:
         return f"the right side is no expression but {right!r}"
     expected = type_of(left)
     try:
-        found = type_of(right)
+        type_ = type_of(right)
     except IllTyped as error:
         first = error.diagnostics[0]
         parts = [f"{label} {value}" for label, value in first.details()]
         return f"the right side is ill-typed: {first.message} ({', '.join(parts)})"
-    if same_type(expected, found):
+    if same_type(expected, type_):
         return None
-    return f"the left side is a {expected}, the right side a {found}"
+    return f"the left side is a {expected}, the right side a {type_}"
 
 
 # --- test inputs of a rule ---------------------------------------------------------------------
@@ -147,7 +147,7 @@ def offered(
 ) -> Instance | None:
     """An instance of a rule, or None; examples alternate with generated instances."""
     if rule.examples and (rule.instances is None or choose((True, False))):
-        places = [each for example in rule.examples for each in occurrences(rule, example)]
+        places = [expr for example in rule.examples for expr in occurrences(rule, example)]
         return _instance(choose(places), choose, data) if places else None
     if rule.instances is None:
         return instance(rule.left, choose, data=data, rounds=rounds)
@@ -193,5 +193,5 @@ def variables_of(term: Expr) -> tuple[Var, ...]:
 
 def _instance(term: Expr, choose: Choose, data: bool) -> Instance:
     variables = variables_of(term)
-    inputs = tuple((each, array(each.type, choose)) for each in variables) if data else ()
+    inputs = tuple((var, array(var.type, choose)) for var in variables) if data else ()
     return Instance(term, inputs, variables)

@@ -113,7 +113,7 @@ def _arithmetic(op: str, attributes: Attrs, types: tuple[Type, ...]) -> Arithmet
 def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> Arithmetic:
     """The arithmetic of a composite operator, as far as it applies to its own arguments."""
     assert record.decompose is not None
-    params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+    params = [Var(Name("x", i), tensor_type) for i, tensor_type in enumerate(types)]
     sources: dict[Term, int] = {param: i for i, param in enumerate(params)}
     adds, found = False, list[tuple[int, int]]()
     for node in post_order(record.decompose(dict(attributes), *params)):

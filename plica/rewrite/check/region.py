@@ -37,7 +37,7 @@ def chains(rule: Rule) -> tuple[Rule, ...]:
     found: dict[Term, None] = {}
     for length in LENGTHS:
         found.update(dict.fromkeys(itertools.islice(_chains(pattern, length), MAX_CHAINS)))
-    return tuple(_local(rule, each) for each in found)
+    return tuple(_local(rule, term) for term in found)
 
 
 def _chains(pattern: Dominator, length: int) -> Iterator[Term]:
@@ -46,7 +46,7 @@ def _chains(pattern: Dominator, length: int) -> Iterator[Term]:
     for parent, child, *path in itertools.product(
         alternatives(pattern.parent), alternatives(pattern.child), *steps
     ):
-        entries = [_entries(each) for each in path]
+        entries = [_entries(term) for term in path]
         ends = [name for name in _entries(child) if name not in shared]
         for *names, last in itertools.product(*entries, ends):
             chain: Term = parent

@@ -25,7 +25,7 @@ from plica.rewrite.rule import Rule
 def closed(body: Expr, made: Instance) -> Module:
     """A module whose main function takes the instance's variables and returns `body`."""
     ret = type_of(body)
-    params = tuple(type_of(each) for each in made.variables)
+    params = tuple(type_of(variable) for variable in made.variables)
     main = Var(Name("main"), FuncType((), (), params, ret))
     return module({main: Function((), (), made.variables, ret, body)}, main)
 
@@ -144,8 +144,8 @@ class Declined:
         if not self.made:
             hint = "examples= or instances= of the rule can tell some"
             return f"no well-typed instance was found in {self.attempts} attempts; {hint}"
-        misses = [(near_miss(rule, each.term), each) for each in self.kept]
-        told = [(miss, each) for miss, each in misses if miss is not None]
+        misses = [(near_miss(rule, instance.term), instance) for instance in self.kept]
+        told = [(miss, instance) for miss, instance in misses if miss is not None]
         who = "the guard" if rule.when is not None else "the right side"
         count = f"{self.made} instances made, all declined by {who}"
         if not told:

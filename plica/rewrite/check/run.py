@@ -51,7 +51,7 @@ CLIMB_STEPS: Final = 30  # changes tried on one instance
 
 def climb(trial: Trial, start: Inputs, seed: int, steps: int = CLIMB_STEPS) -> SidesDiffer | None:
     """The final state if the sides differ, or None if they never did."""
-    places = [i for i, each in enumerate(start) if each.size and dtype(each.dtype).is_float]
+    places = [i for i, array in enumerate(start) if array.size and dtype(array.dtype).is_float]
     if not places:
         return None
     source = random.Random(seed)
@@ -73,7 +73,7 @@ def height(trial: Trial, inputs: Inputs) -> float:
         apart = distance(found[0], found[1])
         if apart > 0 or trial.wide is None:
             return 1.0 + apart if apart > 0 else 0.0
-        wide = trial.wide.values([array_in_f64(each) for each in inputs])
+        wide = trial.wide.values([array_in_f64(array) for array in inputs])
     except EvaluationError:
         return 0.0
     return min(1.0, distance(found[0], wide[0]) * 2.0**20)
@@ -144,8 +144,8 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     ways = chains(rule)
     share = max(1, examples // max(1, len(ways)))
     cases = overflowed = sets = 0
-    for each in ways:
-        found = _test(each, share, seed)
+    for way in ways:
+        found = _test(way, share, seed)
         if isinstance(found, Untested):
             continue
         if not isinstance(found, Tested):
@@ -164,9 +164,9 @@ def refutation(rule: Rule, examples: int = 100, seed: int = 0) -> Refuted | None
         answer = search.answer(source.randbytes(TAPE))
         if answer is None or isinstance(answer, bool):
             continue
-        _, found, made, after = answer
+        _, found, instance, after = answer
         if isinstance(found, str):
-            return Refuted(rule.name, _counterexample(rule, made, after, None, found))
+            return Refuted(rule.name, _counterexample(rule, instance, after, None, found))
         values = found.left, found.right
         return Refuted(
             rule.name, _counterexample(rule, found.made, found.after, values, found.reason)
@@ -219,28 +219,28 @@ class _Search:
     def answer(self, tape: bytes, steps: int = CLIMB_STEPS) -> Found | bool | None:
         """How an instance refutes the rule, otherwise whether it overflowed; None if it is none."""
         rule = self.rule
-        made = offered(rule, reader(tape))
-        if made is None:
+        instance = offered(rule, reader(tape))
+        if instance is None:
             self.declined.add(None)
             return None
         try:
-            after = rule.at(made.term)
+            after = rule.at(instance.term)
         except RuleFailed as error:
-            return None, f"the rule fails with {said(error.__cause__ or error)}", made, None
+            return None, f"the rule fails with {said(error.__cause__ or error)}", instance, None
         if after is None:
-            self.declined.add(made)
+            self.declined.add(instance)
             return None
         if (wrong := ill_formed(after)) is not None:
-            return None, f"the right side is ill-formed: {wrong}", made, None
-        trial = Trial(rule, made, after)
+            return None, f"the right side is ill-formed: {wrong}", instance, None
+        trial = Trial(rule, instance, after)
         if trial.ill_made is not None:
-            return None, trial.ill_made, made, after
+            return None, trial.ill_made, instance, after
         return self._try(trial, tape, steps)
 
     def _try(self, trial: Trial, tape: bytes, steps: int) -> Found | bool | None:
         """The data of the instance, data sets of every kind, and for some instances a search."""
-        made, seed = trial.made, zlib.crc32(tape)
-        own = [array for _, array in made.inputs]
+        instance, seed = trial.made, zlib.crc32(tape)
+        own = [array for _, array in instance.inputs]
         random_sets: Iterable[Any] = ()
         if any(each.size for each in own):
             random_sets = samples(trial.types, seed, constants=trial.constants)
@@ -249,13 +249,13 @@ class _Search:
             found = trial.outcome(inputs)
             self.sets += 1
             if isinstance(found, SidesDiffer):
-                return trial, found, made, trial.after
+                return trial, found, instance, trial.after
             some, overflowed = some or found.has_value, overflowed or found.overflowed
         if steps and tape[-1] < CLIMB_BELOW_BYTE:
             start = next(iter(samples(trial.types, seed)), own)
             beyond = climb(trial, start, seed, steps)
             if beyond is not None:
-                return trial, beyond, made, trial.after
+                return trial, beyond, instance, trial.after
         return overflowed if some else None
 
     def round_off(self, count: int, seed: int) -> bool:
@@ -263,27 +263,27 @@ class _Search:
         source = random.Random(f"{self.rule.name} {seed}")
         for _ in range(count):
             tape = source.randbytes(TAPE)
-            made = offered(self.rule, reader(tape), rounds=True)
-            after = None if made is None else self.rule.at(made.term)
-            if made is None or after is None or not made.inputs:
+            instance = offered(self.rule, reader(tape), rounds=True)
+            after = None if instance is None else self.rule.at(instance.term)
+            if instance is None or after is None or not instance.inputs:
                 continue
-            trial = Trial(self.rule, made, after)
+            trial = Trial(self.rule, instance, after)
             if trial.ill_made is not None:
                 continue
             for inputs in samples(trial.types, zlib.crc32(tape), ROUNDING_FILLS):
                 self.sets += 1
                 found = trial.outcome(inputs)
                 if isinstance(found, SidesDiffer):
-                    self.found = trial, found, made, after
+                    self.found = trial, found, instance, after
                     return True
         return False
 
     def counterexample(self) -> Counterexample:
         """The smallest that is found."""
         assert self.found is not None
-        trial, found, made, after = self._smaller(self.tape, self.found)
+        trial, found, instance, after = self._smaller(self.tape, self.found)
         if isinstance(found, str):
-            return _counterexample(self.rule, made, after, None, found)
+            return _counterexample(self.rule, instance, after, None, found)
         assert trial is not None
         plain = plainer(trial, found)
         values = plain.left, plain.right

@@ -69,9 +69,9 @@ class _Source:
         self.random = np.random.Generator(np.random.PCG64(seed))
         self.pools: dict[DType, Array] = {}
         self.constants: dict[DType, list[Array]] = {}
-        for each in constants:
-            if each.size:
-                self.constants.setdefault(dtype(each.dtype), []).append(each.ravel()[:MAX_OF_ONE])
+        for array in constants:
+            if array.size:
+                self.constants.setdefault(dtype(array.dtype), []).append(array.ravel()[:MAX_OF_ONE])
 
     def pick(self, options: Sequence[str]) -> str:
         return options[int(self.random.integers(len(options)))]
@@ -103,9 +103,9 @@ class _Source:
                     return self.random.choice(np.array([1.0, -1.0]), count)
                 far = min(f32.row.digits // 2, reach - 2)
                 large = np.ldexp(1 + self.random.random(), far)
-                found = self._scaled(count, -far, 3 - far)
+                array = self._scaled(count, -far, 3 - far)
                 signs = self.random.integers(-1, 2, count)
-                return np.where(signs == 0, found, signs * large)
+                return np.where(signs == 0, array, signs * large)
             case "vast":
                 return self._scaled(count, reach - 3, reach)
             case "even":
@@ -115,9 +115,9 @@ class _Source:
             case "close":
                 return self._pooled(of, count)
             case "special":
-                found = self._scaled(count, -2, 2)
+                array = self._scaled(count, -2, 2)
                 odd = self.random.choice(_specials(of), count)
-                return np.where(self.random.random(count) < 0.4, odd, found)
+                return np.where(self.random.random(count) < 0.4, odd, array)
             case "extreme":  # or half of it, in which single products stay and longer ones do not
                 share = int(self.random.integers(1, 3))
                 return self._scaled(count, (3 - reach - digits) // share, reach // share)
@@ -155,10 +155,10 @@ class _Source:
         match fill:
             case "plain" | "wide":
                 bits = self.random.integers(0, 256, (count, of.bytes), np.uint8)
-                found = np.frombuffer(bits.tobytes(), f"{'u' if low == 0 else 'i'}{of.bytes}")
+                array = np.frombuffer(bits.tobytes(), f"{'u' if low == 0 else 'i'}{of.bytes}")
                 if fill == "wide" and of.bits >= 8:  # of any length
-                    found = found >> self.random.integers(0, of.bits, count).astype(found.dtype)
-                return found.astype(of.numpy)
+                    array = array >> self.random.integers(0, of.bits, count).astype(array.dtype)
+                return array.astype(of.numpy)
             case "close":
                 pool = self.pools.get(of)
                 if pool is None:

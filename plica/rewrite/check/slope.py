@@ -64,14 +64,14 @@ class Slope:
         """The central difference along the direction."""
         ends = []
         for sign in (1, -1):
-            moved = [each + sign * step * self.ways[n] if n in self.chosen else each
-                     for n, each in enumerate(self.args)]  # fmt: skip
+            moved = [arg + sign * step * self.ways[n] if n in self.chosen else arg
+                     for n, arg in enumerate(self.args)]  # fmt: skip
             ends.append(float(interpret(self.program, *moved)))
         return (ends[0] - ends[1]) / (2 * step)
 
     def as_pytest(self, wrong: WrongSlope) -> str:
         """A test that fails as long as the gradient is wrong."""
-        arrays = "".join(f"        {literal(each)},\n" for each in self.args)
+        arrays = "".join(f"        {literal(arg)},\n" for arg in self.args)
         along = "".join(f"        {literal(self.ways[n])},\n" for n in self.chosen)
         return f'''import numpy as np
 

@@ -118,7 +118,7 @@ class Trial:
             if reason is not None and far and not self._constants_overflow(found):
                 return SidesAgree(overflowed=True)
             return self._answer(inputs, found, reason)
-        again = [array_in_f64(each) for each in inputs]
+        again = [array_in_f64(array) for array in inputs]
         try:
             widely = wide.values(again)
         except EvaluationError:
@@ -191,7 +191,7 @@ class Trial:
     @cached_property
     def _longer(self) -> int:
         sides = (self.made.term, self.after)
-        return max(len(_parts_of(each, self.made)) for each in sides)
+        return max(len(_parts_of(side, self.made)) for side in sides)
 
     @cached_property
     def _module(self) -> Any:

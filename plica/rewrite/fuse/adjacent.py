@@ -127,12 +127,12 @@ def pays(value: Expr, of: AccessPattern, users: Users) -> bool:
     args = parts(value)
     assert args is not None
     stored = copied = 0
-    for each in found:
-        part = _shown(args[each.operand])
+    for piece in found:
+        part = _shown(args[piece.operand])
         if not _is_placeable(part, users):
-            copied += each.count
+            copied += piece.count
         elif _is_stored(part, value, users):
-            stored += each.count
+            stored += piece.count
     return 0 < stored >= copied
 
 
@@ -169,13 +169,13 @@ def _is_stored(part: Expr, joined: Expr, users: Users) -> bool:
         return True
     chain, pending = {part}, [part]
     while pending:
-        each = pending.pop()
-        of = reading(each)
+        expr = pending.pop()
+        of = reading(expr)
         if of is None or of.kind == "opaque" or of.reduces:
             return True
         alone = [
             arg
-            for arg in parts(each) or ()
+            for arg in parts(expr) or ()
             if _is_made(arg) and all(user in chain for user in users[arg])
         ]
         pending += [arg for arg in alone if arg not in chain]

@@ -73,7 +73,7 @@ def is_widened(value: Expr) -> bool:
     seen = 0
     while seen < 2 and operator(value) in ("add", "subtract"):
         left, right = parts(value) or (value, value)
-        one = [each for each in (left, right) if not _is_one(each)]
+        one = [expr for expr in (left, right) if not _is_one(expr)]
         if len(one) != 1 or parts(one[0]) is None:
             return False
         value, seen = one[0], seen + 1

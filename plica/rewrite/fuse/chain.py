@@ -35,13 +35,13 @@ def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Dec
         whole = Group(last.sink, last.of, is_closed=True)
         members = [first, between, last]
         members += _sides(members, decisions, groups)
-        spots = [pair for each in members for pair in each.spots.items()]
+        spots = [pair for member in members for pair in member.spots.items()]
         whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
         whole.stages, whole.rows = (first, *between.stages, last), between.rows
         if not is_wanted(whole):
             continue
-        for each in whole.spots:
-            groups[each] = whole
+        for spot in whole.spots:
+            groups[spot] = whole
         for joined in (first, between, *members[3:]):
             verdicts[joined.sink] = Verdict("row")
     return Decisions(decisions.order, decisions.users, groups, verdicts)
@@ -56,8 +56,8 @@ def is_product(group: Group) -> bool:
 
 def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
     """Groups that only move, widen or scale what such a chain reads: it may as well read that."""
-    inner = dict.fromkeys(node for each in members for node in each.spots)
-    stages = [stage for each in members for stage in each.stages or (each,)]
+    inner = dict.fromkeys(node for member in members for node in member.spots)
+    stages = [stage for member in members for stage in member.stages or (member,)]
     found: list[Group] = []
     for node in inner:
         for part in inside(node):
@@ -65,7 +65,7 @@ def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
             if theirs is None or part in inner or theirs.sink is not part or theirs in found:
                 continue
             users = decisions.users[part]
-            moves = all(operator(each) in MOVES or _is_scaled(each) for each in theirs.spots)
+            moves = all(operator(spot) in MOVES or _is_scaled(spot) for spot in theirs.spots)
             if (
                 moves
                 and not theirs.stages
@@ -86,7 +86,7 @@ def _is_scaled(value: Expr) -> bool:
     """Whether each element is another dtype's, or multiplied by a number that is known."""
     if operator(value) in ("multiply", "divide"):
         args = parts(value) or ()
-        return any(isinstance(each, Const) and not each.shape for each in args[1:])
+        return any(isinstance(arg, Const) and not arg.shape for arg in args[1:])
     return operator(value) == "cast"
 
 

@@ -168,35 +168,35 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
     for node in reversed(order):
         if parts(node) is None:
             continue
-        found = reading(node)
-        joined, spot = _judge(node, found, users[node], groups, homes, limits)
-        if joins and spot is None and found is not None and pays(node, found, users):
+        pattern = reading(node)
+        joined, spot = _judge(node, pattern, users[node], groups, homes, limits)
+        if joins and spot is None and pattern is not None and pays(node, pattern, users):
             verdicts[node] = joined
-            groups[node] = Group(node, found, is_closed=True, joins=True)
+            groups[node] = Group(node, pattern, is_closed=True, joins=True)
             continue
         lies = joined.reason == "shared" and (
             is_as_it_lies(node, users[node], limits.tiles)
             or _is_window_data(node, users[node], limits)
         )
-        if lies and found is not None:
-            copies = _copies(node, found, users[node], groups, homes, limits)
+        if lies and pattern is not None:
+            copies = _copies(node, pattern, users[node], groups, homes, limits)
             if copies is not None:
                 verdicts[node] = Verdict("copied")
                 homes[node] = tuple(copies)
-                for group, each in copies.items():
-                    group.spots[node] = each
+                for group, group_spot in copies.items():
+                    group.spots[node] = group_spot
                 continue
         verdicts[node] = joined
         if spot is None:
-            closed = found is None or found.is_view or found.kind == "opaque"
-            groups[node] = Group(node, found, closed or operator(node) in limits.stop)
+            closed = pattern is None or pattern.is_view or pattern.kind == "opaque"
+            groups[node] = Group(node, pattern, closed or operator(node) in limits.stop)
             continue
-        assert found is not None
+        assert pattern is not None
         group = groups[next(iter(users[node]))]
         group.spots[node] = spot
         groups[node] = group
-        if found.reduces:
-            group.reduce_by(node, found)
+        if pattern.reduces:
+            group.reduce_by(node, pattern)
     return Decisions(tuple(order), users, groups, verdicts)
 
 

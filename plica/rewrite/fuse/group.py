@@ -120,7 +120,7 @@ def called(group: Group) -> tuple[Function, tuple[Expr, ...]]:
     attrs = PRIMITIVE
     if group.stages:  # which values are stages of a row was decided here, once and for all
         place = {value: number for number, value in enumerate(values_below(whole))}
-        attrs = (*attrs, ("stages", tuple([place[body[each.sink]] for each in group.stages])))
+        attrs = (*attrs, ("stages", tuple([place[body[stage.sink]] for stage in group.stages])))
     inner = Function((), (), tuple(params.values()), type_of(group.sink), whole, attrs)
     return inner, tuple(params)
 
@@ -171,7 +171,7 @@ def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Deci
         if product is None or product.sink is not node or not is_product(product):
             continue
         readers = _readers(node, decisions, groups)
-        wholes = [_joined(product, each, place) for each in readers]
+        wholes = [_joined(product, group, place) for group in readers]
         for number, reader in enumerate(readers):
             if more := _read_by(reader, readers):
                 apart = _joined(product, reader, place, more)
@@ -183,7 +183,7 @@ def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Deci
                 del groups[inner]
                 verdicts[inner] = Verdict("copied" if len(wholes) > 1 else "row")
         for reader, whole in zip(readers, wholes, strict=True):
-            mine = [each for each in reader.spots if groups.get(each) is reader]
+            mine = [spot for spot in reader.spots if groups.get(spot) is reader]
             groups |= dict.fromkeys(mine, whole)
     return Decisions(decisions.order, decisions.users, groups, verdicts)
 
@@ -206,7 +206,7 @@ def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> lis
 def _read_by(reader: Group, readers: list[Group]) -> list[Group]:
     """The other `readers` whose results a group reads."""
     inner = {part for node in reader.spots for part in inside(node)}
-    return [each for each in readers if each is not reader and each.sink in inner]
+    return [group for group in readers if group is not reader and group.sink in inner]
 
 
 def _joined(
@@ -215,8 +215,8 @@ def _joined(
     """One group of the product, its reader, and the groups `more` whose results that reads."""
     whole = Group(reader.sink, reader.of, is_closed=False)
     spots = {**product.spots, **reader.spots}
-    for each in more:
-        spots |= each.spots
+    for group in more:
+        spots |= group.spots
     whole.spots = dict(sorted(spots.items(), key=lambda pair: -place[pair[0]]))
     whole.stages = (*(reader.stages or (reader,))[:-1], product, *more, reader)
     return whole
@@ -225,4 +225,4 @@ def _joined(
 def _elements(of: Expr) -> int:
     found = type_of(of)
     parts = found.items if isinstance(found, TupleType) else (found,)
-    return sum([count(each.shape) or 0 for each in parts if isinstance(each, TensorType)])
+    return sum([count(part.shape) or 0 for part in parts if isinstance(part, TensorType)])

@@ -162,8 +162,8 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> A
     nodes = post_order(compute.body)
     folds = [node for node in nodes if isinstance(node, sc.Reduce)]
     scans = [node for node in nodes if isinstance(node, Prefix)]
-    bodies = [*[each.body for each in folds], *[each.body for each in scans]]
-    inside = {load for each in bodies for load in post_order(each)}
+    bodies = [*[fold.body for fold in folds], *[scan.body for scan in scans]]
+    inside = {load for body in bodies for load in post_order(body)}
     places: list[dict[Index, None]] = [{} for _ in operands]
     inner = [False] * len(operands)
     for node in nodes:
@@ -186,8 +186,8 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> A
         ),
         plain(compute),
         (
-            *[pair for each in folds for pair in zip(each.axes, each.extents, strict=True)],
-            *[(each.axis, each.extent) for each in scans],
+            *[pair for fold in folds for pair in zip(fold.axes, fold.extents, strict=True)],
+            *[(scan.axis, scan.extent) for scan in scans],
         ),
         _is_cheap(nodes),
         _is_view(compute),
@@ -202,7 +202,7 @@ def plain(compute: Compute) -> Index:
 
 def reads_data(place: Index) -> bool:
     """Whether a place depends on the contents of a tensor."""
-    return any(isinstance(node, sc.Load) for each in place for node in post_order(each))
+    return any(isinstance(node, sc.Load) for scalar in place for node in post_order(scalar))
 
 
 def _is_inside(place: Index, shape: tuple[sc.Scalar, ...]) -> bool:

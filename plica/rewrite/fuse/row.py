@@ -79,7 +79,7 @@ def with_rows(
             continue
         first, *others = line.stages
         whole = Group(first.sink, first.of, is_closed=True)
-        spots = [pair for each in line.stages for pair in each.spots.items()]
+        spots = [pair for stage in line.stages for pair in stage.spots.items()]
         whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
         whole.stages, whole.rows = tuple(reversed(line.stages)), len(line.rows or ())
         if line.rows is None and is_wanted is not None and not is_wanted(whole):
@@ -107,7 +107,7 @@ def _joined(
     if not all(map(_is_stage, (group, *line.stages))):
         return None
     sizes = _sizes(group)
-    if sizes is None or any(_sizes(each) is None for each in line.stages):
+    if sizes is None or any(_sizes(stage) is None for stage in line.stages):
         return None
     rows, across = _along(group, line, sizes, decisions), None
     if rows is None and limits.columns is not None:
@@ -158,7 +158,7 @@ def _across(
     left = sizes if line.across is None else line.across
     if group.anchor is not None and sizes != left:
         return None
-    whole = {found for each in line.stages if (found := _sizes(each)) != left}
+    whole = {found for stage in line.stages if (found := _sizes(stage)) != left}
     if not all(map(_is_whole, (group, *line.stages))) or len(whole | {sizes} - {left}) != 1:
         return None
     (of,) = whole | {sizes} - {left}
@@ -206,7 +206,7 @@ def _sizes(group: Group) -> tuple[Size, ...] | None:
 
 def _elements(sizes: tuple[Size, ...]) -> int | None:
     """The number of elements, or None if some size is open."""
-    numbers = [each for each in sizes if isinstance(each, int)]
+    numbers = [size for size in sizes if isinstance(size, int)]
     return prod(numbers) if len(numbers) == len(sizes) else None
 
 

@@ -245,7 +245,7 @@ def _composed(
     given: dict[Expr, Scalar],
 ) -> Scalar:
     """The scalar that the last value is at its place; those in `given` are known."""
-    places = _places([each for each in order if each not in given], made, start)
+    places = _places([expr for expr in order if expr not in given], made, start)
     found: dict[Expr, _Element] = {}
     for value in order:
         if value in given:
@@ -364,17 +364,17 @@ def one_role_each(
 
 def _is_epilogue(of: Each, contraction: Each) -> bool:
     """Whether a stage computes one element per element of a contraction."""
-    read = [each for each in loads(of.value) if each.buffer is contraction.out]
-    places = {place for each in read for place in each.indices if isinstance(place, ScalarVar)}
+    read = [load for load in loads(of.value) if load.buffer is contraction.out]
+    places = {place for load in read for place in load.indices if isinstance(place, ScalarVar)}
     return len(read) == 1 and places >= {*of.axes}
 
 
 def _read_by(of: Term) -> set[Buffer]:
-    return {each.buffer for each in loads(of)}
+    return {load.buffer for load in loads(of)}
 
 
 def _loads_of(of: Term, buffers: set[Buffer]) -> set[Load]:
-    return {each for each in loads(of) if each.buffer in buffers}
+    return {load for load in loads(of) if load.buffer in buffers}
 
 
 def _renamed(of: Scalar, names: dict[Buffer, Buffer]) -> Scalar:

@@ -21,11 +21,11 @@ def is_unpacked(value: Expr) -> bool:
     """Whether a value is made of codes and constants alone, element by element."""
     seen, stack, codes = {value}, [value], 0
     while stack:
-        each = stack.pop()
-        if (args := parts(each)) is None or (of := reading(each)) is None:
+        expr = stack.pop()
+        if (args := parts(expr)) is None or (of := reading(expr)) is None:
             return False
         given = parts(args[0]) is None and not isinstance(args[0], Const) if args else False
-        if given and (operator(each) == "bit_field" or is_narrow(each)):
+        if given and (operator(expr) == "bit_field" or is_narrow(expr)):
             codes += 1
             continue
         if not of.is_view and of.kind not in ("elementwise", "broadcast"):
@@ -38,7 +38,7 @@ def is_unpacked(value: Expr) -> bool:
 
 def are_products(users: Iterable[Expr]) -> bool:
     """Whether what uses a value multiplies matrices."""
-    return all(operator(each) in MATRICES for each in users)
+    return all(operator(user) in MATRICES for user in users)
 
 
 def is_read_by_few(

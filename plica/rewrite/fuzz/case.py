@@ -117,12 +117,12 @@ def _around(draw: DrawFn, rule: Rule) -> Module | None:
         results += [] if grown is None else [grown]
     result = _together(results)
     ret = result.type
-    main = Var(builder.name(), FuncType((), (), tuple(type_of(each) for each in params), ret))
+    main = Var(builder.name(), FuncType((), (), tuple(type_of(var) for var in params), ret))
     return module({main: Function((), (), params, ret, scope.close(result.expr))}, main)
 
 
 def _together(results: Sequence[KnownExpression]) -> KnownExpression:
     if len(results) == 1:
         return results[0]
-    items = tuple(each.expr for each in results)
-    return KnownExpression(Tuple(items), TupleType(tuple(each.type for each in results)))
+    items = tuple(result.expr for result in results)
+    return KnownExpression(Tuple(items), TupleType(tuple(result.type for result in results)))

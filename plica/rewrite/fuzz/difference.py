@@ -178,7 +178,7 @@ class Meaning:
 def _constants(module: Module) -> set[Const]:
     """The constants of floats in a module."""
     nodes = post_order(module)
-    return {each for each in nodes if isinstance(each, Const) and each.dtype.is_float}
+    return {node for node in nodes if isinstance(node, Const) and node.dtype.is_float}
 
 
 def _with_constants(module: Module, draw: int, step: float) -> Module:
@@ -196,7 +196,7 @@ def _with_constants(module: Module, draw: int, step: float) -> Module:
 
 def _is_between(value: Any, runs: Sequence[Any]) -> bool:
     """Whether each element of some arrays is between the least and the largest of several runs."""
-    several = zip(_flat(value), *[_flat(each) for each in runs], strict=True)
+    several = zip(_flat(value), *[_flat(run) for run in runs], strict=True)
     for one, *others in several:
         if not all(isinstance(each, np.ndarray | np.generic) for each in (one, *others)):
             return False

@@ -104,7 +104,7 @@ class FuzzReport(Generic[F_co]):
     def to_data(self) -> dict[str, Any]:
         """The report as JSON data."""
         groups = {group: dict(of) for group, of in self.counts.items() if group != CASES}
-        found = [each.to_data() for each in self.findings]
+        found = [finding.to_data() for finding in self.findings]
         return {
             "examples": self.examples, "seed": self.seed, **self.settings, **self[CASES], **groups,
             "finding": found[0] if found else None, "findings": found,

@@ -78,7 +78,7 @@ def fuzz(
     rewritten module in addition to the interpreter. `say` is called for each module.
     """
     rules = tuple(rule for stage in stages if isinstance(stage, Pack) for rule in stage)
-    patterns = [each for stage in stages if isinstance(stage, Pass) for each in stage.looks_for]
+    patterns = [term for stage in stages if isinstance(stage, Pass) for term in stage.looks_for]
     sought = [each if isinstance(each, Rule) else _sought(each) for each in (*focus, *patterns)]
 
     def drawn(number: int) -> SearchStrategy[Case]:
@@ -138,7 +138,7 @@ def _through(stages: Sequence[Stage], module: Module) -> tuple[History, int]:
             history = after(history, stage)
             if history.module is before:
                 continue
-            wrong = [str(each) for each in check(history.module)]
+            wrong = [str(diagnostic) for diagnostic in check(history.module)]
             if infer(history.module) is not history.module:
                 wrong.append("the module is not inferred")
         except UnsupportedError as error:
@@ -262,9 +262,9 @@ def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bo
     if bad.step.rule.is_pass:
         return Blame(name, None, before, changed)
     owners = [
-        each.name
-        for each in stages
-        if isinstance(each, Pack) and any(bad.step.rule is rule for rule in each)
+        stage.name
+        for stage in stages
+        if isinstance(stage, Pack) and any(bad.step.rule is rule for rule in stage)
     ]
     owner = owners[0] if owners else "a pass of rules"
     return Blame(owner, name, before, changed)

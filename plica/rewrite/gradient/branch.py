@@ -41,13 +41,13 @@ class BranchSweep:
 
     def reaches_bound(self) -> bool:
         """Whether a cotangent flows to a variable bound by the block's pattern."""
-        return any(not is_zero(self.cotangents.get(each)) for each in self.bound)
+        return any(not is_zero(self.cotangents.get(var)) for var in self.bound)
 
     def pullback(self, takers: Sequence[ex.Var]) -> FuncType:
         """The type of the pullback to some variables."""
         of = self.tangents.of
         assert self.cotangent.type is not None
-        every = TupleType(tuple([of(type_of(each)) for each in takers]))
+        every = TupleType(tuple([of(type_of(taker)) for taker in takers]))
         return FuncType((), (), (self.cotangent.type,), every)
 
     def written(self, takers: Sequence[ex.Var], first: ex.Expr | None = None) -> ex.Expr:
@@ -63,7 +63,7 @@ class BranchSweep:
     def _parts(self, takers: Sequence[ex.Var], first: ex.Expr | None) -> ex.Expr:
         tangents, found = self.tangents, self.cotangents
         parts = [
-            tangents.whole(tangents.of(type_of(each)), found.get(each), each) for each in takers
+            tangents.whole(tangents.of(type_of(taker)), found.get(taker), taker) for taker in takers
         ]
         return ex.Tuple((*([] if first is None else [first]), *parts[0 if first is None else 1 :]))
 

@@ -70,16 +70,16 @@ def vjp(of: Program, wrt: Which = None) -> Module:
     program = Reverse(prepared(inside))
     sweep, result, function = program.main(_params(program.module, chosen))
     ret = type_of(function.body)
-    if not free_vars(ret).isdisjoint(each.dim for each in measures):
+    if not free_vars(ret).isdisjoint(measure.dim for measure in measures):
         raise _refused(known, "A result has a size that is measured, so its cotangent has none.")
     items = ret.items if isinstance(ret, TupleType) else (ret,)
-    given = [program.fresh("d", program.tangents.of(each)) for each in items]
+    given = [program.fresh("d", program.tangents.of(item)) for item in items]
     whole: Expr = Tuple(tuple(given)) if isinstance(ret, TupleType) else given[0]
     sweep.backward(result, program.tangents.opened(program.tangents.of(ret), whole))
-    extra = tuple([each for each in given if each.type != TupleType(())])
-    found = _cotangents(program, sweep.cotangents, chosen, alone)
+    extra = tuple([var for var in given if var.type != TupleType(())])
+    expr = _cotangents(program, sweep.cotangents, chosen, alone)
     params = (*function.params, *extra)
-    return _finished(program, params, sweep, Tuple((result, found)), measures)
+    return _finished(program, params, sweep, Tuple((result, expr)), measures)
 
 
 def jvp(of: Program, wrt: Which = None) -> Module:
@@ -99,7 +99,7 @@ def jvp(of: Program, wrt: Which = None) -> Module:
     values, seeds = function.params[:count], function.params[count + len(pulled) :]
     # The results of the pullback are the value, which has no part in this, and the cotangents.
     tangents = [Var(supply.name("t"), once_type) for once_type in _items(seeds[-1].type)]
-    nothing = [_zero(each.type, twice) for each in (*pulled, *seeds[:-1])]
+    nothing = [_zero(var.type, twice) for var in (*pulled, *seeds[:-1])]
     args = [*values, *nothing, Tuple(tuple(tangents))]
     inner = Var(supply.name(main.name.hint), main.type)  # nothing but this calls it
     call = Call(inner, tuple(args))
@@ -157,7 +157,7 @@ def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:
     """The numbers of the parameters to differentiate by, and whether one was asked for alone."""
     params = module.main_function().params
     if wrt is None:
-        if not (found := tuple(at for at, each in enumerate(params) if _is_float(each.type))):
+        if not (found := tuple(at for at, param in enumerate(params) if _is_float(param.type))):
             raise _refused(module, "No parameter has floats.")
         return found, len(found) == 1
     alone = isinstance(wrt, int | str)
@@ -167,7 +167,7 @@ def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:
 
 
 def _number(params: Sequence[Var], which: int | str) -> int:
-    names = [str(each.name) for each in params]
+    names = [str(param.name) for param in params]
     if isinstance(which, str) and which in names:
         at = names.index(which)
     elif isinstance(which, int) and not isinstance(which, bool) and 0 <= which < len(params):
@@ -231,8 +231,8 @@ def _scalar(of: Program, wrt: Which, with_value: bool) -> Module:
     program = Reverse(prepared(inside))
     sweep, result, function = program.main(_params(program.module, chosen))
     sweep.backward(result, const(1, ret.dtype))
-    found = _cotangents(program, sweep.cotangents, chosen, alone)
-    body = Tuple((result, found)) if with_value else found
+    expr = _cotangents(program, sweep.cotangents, chosen, alone)
+    body = Tuple((result, expr)) if with_value else expr
     return _finished(program, function.params, sweep, body, measures)
 
 
@@ -242,8 +242,8 @@ def _cotangents(
     """The cotangents of the parameters, zeros where nothing flows to them."""
     tangents = program.tangents
     parts = [
-        tangents.whole(tangents.of(type_of(each)), found.get(each), each)
-        for each in _params(program.module, chosen)
+        tangents.whole(tangents.of(type_of(param)), found.get(param), param)
+        for param in _params(program.module, chosen)
     ]
     return parts[0] if alone else Tuple(tuple(parts))
 
@@ -289,9 +289,9 @@ def _finished(
 def _measuring(function: Function, measures: Sequence[LetDim]) -> Function:
     """A function in which sizes are known that another measured from the same parameters."""
     body = function.body
-    for each in reversed(measures):
-        if each.dim in free_vars(body):
-            body = LetDim(each.dim, each.value, body)
+    for measure in reversed(measures):
+        if measure.dim in free_vars(body):
+            body = LetDim(measure.dim, measure.value, body)
     return attrs.evolve(function, body=body)
 
 
@@ -349,7 +349,7 @@ class Reverse(SweptProgram):
         return {**old, **self.tangents.definitions, **self.made}
 
     def _pulling(self, value: ex.Function, name: ex.Var) -> ex.Function:
-        active = {each for each in value.params if self.is_active(each)}
+        active = {param for param in value.params if self.is_active(param)}
         branch = run(branch_sweep(self, value.body, active, ()))
         assert isinstance(name.type, FuncType)
         return ex.Function(

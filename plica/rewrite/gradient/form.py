@@ -54,7 +54,7 @@ def is_kept(function: ex.Function) -> bool:
 def unmarked(function: ex.Function) -> ex.Function:
     """A function without the mark."""
     return attrs.evolve(
-        function, attrs=tuple(each for each in function.attrs if each != CHECKPOINT_MARK)
+        function, attrs=tuple(attr for attr in function.attrs if attr != CHECKPOINT_MARK)
     )
 
 
@@ -62,7 +62,7 @@ def _remarked(module: Module, old: tuple[str, object], new: tuple[str, object]) 
     def rewrite(_: ex.Var, function: ex.Function) -> ex.Function:
         if old not in function.attrs:
             return function
-        kept = [each for each in function.attrs if each != old]
+        kept = [attr for attr in function.attrs if attr != old]
         return attrs.evolve(function, attrs=tuple(sorted([*kept, new])))
 
     if not any(old in function.attrs for _, function in module.functions()):
@@ -134,7 +134,7 @@ def _instance(name: str, attributes: ex.Attrs, types: tuple[Type, ...]) -> ex.Fu
     params = tuple([ex.Var(Name("x", at), of) for at, of in enumerate(types)])
     build = definition_of(ex.Apply(name, params, attributes))
     assert build is not None
-    free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
+    free = {var for of in types for var in free_vars(of) if isinstance(var, ScalarVar)}
     dims = tuple(sorted(free, key=lambda each: each.name))
     body = build(dict(attributes), *params)
     made = infer(main_module(ex.Function(dims, (), params, None, body)))

@@ -138,9 +138,9 @@ class BlockSweep:
         whole, of = self._whole(var, d), type_of(var)
         count = len(of.items) if isinstance(of, TupleType) else None
         given = [whole] if count is None else [projected(whole, at) for at in range(count)]
-        floats = [each for each in given if type_of(each) != TupleType(())]
-        takers = [each for each in args if self.tangents.is_active(type_of(each))]
-        types = tuple([type_of(each) for each in takers])
+        floats = [expr for expr in given if type_of(expr) != TupleType(())]
+        takers = [arg for arg in args if self.tangents.is_active(type_of(arg))]
+        types = tuple([type_of(expr) for expr in takers])
         found = self.program.fresh("parts", types[0] if len(types) == 1 else TupleType(types))
         self.back.append((found, ex.Call(gradient, (*args, *floats))))
         parts = [found] if len(takers) == 1 else [projected(found, at) for at in range(len(takers))]
@@ -159,12 +159,12 @@ class BlockSweep:
 
     def _pull(self, pull: ex.Var, takers: Sequence[ex.Expr], cotangent: ex.Expr) -> None:
         assert isinstance(pull.type, FuncType)
-        found = self.program.fresh("parts", pull.type.ret)
-        self.back.append((found, ex.Call(pull, (cotangent,))))
-        self._hand_out(takers, self.tangents.opened(pull.type.ret, found))
+        var = self.program.fresh("parts", pull.type.ret)
+        self.back.append((var, ex.Call(pull, (cotangent,))))
+        self._hand_out(takers, self.tangents.opened(pull.type.ret, var))
 
     def _pullback_type(self, var: ex.Var, takers: Sequence[ex.Expr]) -> FuncType:
-        every = TupleType(tuple([self.tangents.of(type_of(each)) for each in takers]))
+        every = TupleType(tuple([self.tangents.of(type_of(taker)) for taker in takers]))
         return FuncType((), (), (self.tangents.of(type_of(var)),), every)
 
     def _again(self, var: ex.Var, callee: ex.Var, args: tuple[ex.Expr, ...]) -> None:
@@ -266,7 +266,7 @@ class BlockSweep:
             branches.append((yield branch_sweep(self.program, body, self.varying, bound)))
         takers = list(dict.fromkeys(each for branch in branches for each in branch.left()))
         if scrutinee is not None and any(branch.reaches_bound() for branch in branches):
-            takers = [scrutinee, *[each for each in takers if each is not scrutinee]]
+            takers = [scrutinee, *[taker for taker in takers if taker is not scrutinee]]
         else:
             scrutinee = None
         if not takers:
@@ -360,16 +360,16 @@ class BlockSweep:
         way, fields = self.tangents.constructor(of, made.index + 1)
         names = [self.program.fresh("x", field) for field in fields]
         nothing = [self.tangents.zero(f, arg) for f, arg in zip(fields, args, strict=True)]
-        found = self.program.fresh("fields", TupleType(fields))
+        var = self.program.fresh("fields", TupleType(fields))
         there = ex.Clause(
-            ex.PConstructor(way, tuple([ex.PVar(each) for each in names])), ex.Tuple(tuple(names))
+            ex.PConstructor(way, tuple([ex.PVar(name) for name in names])), ex.Tuple(tuple(names))
         )
         self.back.append(
-            (found, ex.Match(d, (there, ex.Clause(ex.PAny(), ex.Tuple(tuple(nothing))))))
+            (var, ex.Match(d, (there, ex.Clause(ex.PAny(), ex.Tuple(tuple(nothing))))))
         )
         for at, (field, arg) in enumerate(zip(fields, args, strict=True)):
             if self.tangents.is_active(type_of(arg)):
-                self.add(arg, self.tangents.opened(field, projected(found, at)))
+                self.add(arg, self.tangents.opened(field, projected(var, at)))
 
 
 def ignore(_: Part) -> None:

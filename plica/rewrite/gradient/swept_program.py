@@ -43,7 +43,7 @@ class SweptProgram:
         mapping = dict(zip(data.types, of.args, strict=True))
         fields = data.constructors[constructor.index].fields
         # A substitution preserves types.
-        return [substitute(each, mapping) for each in fields]
+        return [substitute(field, mapping) for field in fields]
 
     def named(self, pattern: ex.Pattern, of: Type) -> ex.Pattern:
         """A pattern in which active parts are named, so that their zeros can be built."""
@@ -74,7 +74,7 @@ class SweptProgram:
             return None
         if callee not in self.derived:
             assert value.ret is not None
-            params = tuple([type_of(each) for each in value.params])
+            params = tuple([type_of(param) for param in value.params])
             every = TupleType(tuple(map(self.tangents.of, params)))
             pull = FuncType((), (), (self.tangents.of(value.ret),), every)
             of = FuncType(value.dims, (), params, TupleType((value.ret, pull)))
@@ -90,8 +90,8 @@ class SweptProgram:
         if callee not in self.derived:
             of = value.type
             results = of.ret.items if isinstance(of.ret, TupleType) else (of.ret,)
-            given = [each for each in results if self.tangents.is_active(each)]
-            parts = tuple([each for each in of.params if self.tangents.is_active(each)])
+            given = [result for result in results if self.tangents.is_active(result)]
+            parts = tuple([param for param in of.params if self.tangents.is_active(param)])
             ret = parts[0] if len(parts) == 1 else TupleType(parts)
             kind = FuncType(of.dims, of.types, (*of.params, *given), ret)
             self.derived[callee] = self.fresh(f"{callee.name.hint}_gradient", kind)

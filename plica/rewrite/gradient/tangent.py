@@ -81,14 +81,14 @@ class Tangents:
         """Whether some constructor of a data type has floats, whatever its parameters are."""
         if data not in self._holds:
             reached = [data]
-            for each in reached:  # grows while it is gone through
-                for part in post_order(self.data[each]):
+            for data_name in reached:  # grows while it is gone through
+                for part in post_order(self.data[data_name]):
                     if isinstance(part, ty.DataName) and part in self.data and part not in reached:
                         reached.append(part)
             self._holds[data] = any(
                 isinstance(part, ty.TensorType) and part.dtype.is_float
-                for each in reached
-                for part in post_order(self.data[each])
+                for data_name in reached
+                for part in post_order(self.data[data_name])
             )
         return self._holds[data]
 
@@ -97,12 +97,12 @@ class Tangents:
         if data not in self.names:
             hint = data.name.hint
             new = self.names[data] = ty.DataName(self.supply.name(f"{hint}Tangent"))
-            made = self.data[data]
+            data_def = self.data[data]
             ways = [ConstructorDef(self.supply.name(f"{hint}Zero"), ())]
-            for each in made.constructors:
-                fields = tuple([self.of(field) for field in each.fields])
-                ways.append(ConstructorDef(self.supply.name(f"{each.name.hint}Tangent"), fields))
-            self.definitions[new] = DataDef(made.types, tuple(ways))
+            for def_ in data_def.constructors:
+                fields = tuple([self.of(field) for field in def_.fields])
+                ways.append(ConstructorDef(self.supply.name(f"{def_.name.hint}Tangent"), fields))
+            self.definitions[new] = DataDef(data_def.types, tuple(ways))
         return self.names[data]
 
     def constructor(
@@ -115,7 +115,7 @@ class Tangents:
         mapping = dict(zip(made.types, of.args, strict=True))
         fields = made.constructors[index].fields
         # A substitution preserves types.
-        return found, tuple([substitute(each, mapping) for each in fields])
+        return found, tuple([substitute(field, mapping) for field in fields])
 
     # --- values ------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Tangents:
         """The function that adds tangents of a data type."""
         if of not in self.sums:
             dims = sorted(
-                (each for each in free_vars(of) if isinstance(each, ScalarVar)),
+                (var for var in free_vars(of) if isinstance(var, ScalarVar)),
                 key=lambda each: each.name,
             )
             hint = f"add_{of.data.name.hint}"
@@ -200,14 +200,14 @@ class Tangents:
             inner = ex.Match(
                 b,
                 (
-                    ex.Clause(ex.PConstructor(way, tuple([ex.PVar(each) for each in right])), both),
+                    ex.Clause(ex.PConstructor(way, tuple([ex.PVar(var) for var in right])), both),
                     ex.Clause(
                         ex.PAny(), a
                     ),  # b is zero: of one value all tangents have one constructor
                 ),
             )
             clauses.append(
-                ex.Clause(ex.PConstructor(way, tuple([ex.PVar(each) for each in left])), inner)
+                ex.Clause(ex.PConstructor(way, tuple([ex.PVar(var) for var in left])), inner)
             )
         return ex.Match(a, tuple(clauses))
 

@@ -104,7 +104,7 @@ def _bound_twice(nodes: list[Expr]) -> dict[Expr, tuple[Any, ...]]:
     for node in nodes:
         if isinstance(node, Function):
             own = (*node.dims, *node.types)
-            twice = tuple([each for each in own if binder.setdefault(each, node) is not node])
+            twice = tuple([term for term in own if binder.setdefault(term, node) is not node])
             if twice:
                 found[node] = twice
         elif isinstance(node, Match) and len(node.clauses) > 1:
@@ -112,7 +112,7 @@ def _bound_twice(nodes: list[Expr]) -> dict[Expr, tuple[Any, ...]]:
             again: dict[Term, None] = {}
             for clause in node.clauses:
                 bound = variables_of(clause.pattern)
-                again.update((each, None) for each in bound if each in seen)
+                again.update((term, None) for term in bound if term in seen)
                 seen.update(bound)
             if again:
                 found[node] = tuple(again)

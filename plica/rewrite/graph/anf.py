@@ -49,7 +49,7 @@ def _is_block(body: Expr) -> bool:
                 break
             seen.add(node)
             value = node.value if isinstance(node, Let) else node
-            if isinstance(value, Let) or not all(is_atom(each) for each in strict(value)):
+            if isinstance(value, Let) or not all(is_atom(expr) for expr in strict(value)):
                 return False
             blocks.extend(regions(value))
             if not isinstance(node, Let):
@@ -91,8 +91,8 @@ def _has_blocks(body: Expr) -> bool:
                 return False
             continue
         home[node] = scope
-        stack.extend((each, scope) for each in strict(node))
-        for each in regions(node):
-            stack.append((each, count))
+        stack.extend((expr, scope) for expr in strict(node))
+        for region in regions(node):
+            stack.append((region, count))
             count += 1
     return True

@@ -54,14 +54,14 @@ def rebatched(module: Module, size: int, inputs: Sequence[str] = ()) -> Module:
     for node in expressions(main.body):
         if node in memo:
             continue
-        parts = tuple([memo[each] for each in operands(node)])
+        parts = tuple([memo[operand] for operand in operands(node)])
         memo[node] = with_operands(node, parts)
         if not grown.isdisjoint(operands(node)):
             grown.add(node)
             memo[node] = _reshaped(memo[node], old, size)
     params = []
-    for each in main.params:
-        made = memo[each]
+    for var in main.params:
+        made = memo[var]
         assert isinstance(made, Var)
         params.append(made)
     assert plain.main is not None
@@ -73,18 +73,18 @@ def rebatched(module: Module, size: int, inputs: Sequence[str] = ()) -> Module:
 
 def _batched(main: Function, inputs: Sequence[str]) -> tuple[tuple[Var, ...], int]:
     """The parameters with a batch, and its size."""
-    names = {str(each.name): each for each in main.params}
+    names = {str(param.name): param for param in main.params}
     if unknown := [each for each in inputs if each not in names]:
         raise _refused("There is no such input.", f"one of {', '.join(names)}", unknown[0])
     wanted = [names[each] for each in inputs] or list(main.params[:1])
-    sizes = [_leading(each) for each in wanted]
+    sizes = [_leading(var) for var in wanted]
     if not wanted or None in sizes or len(set(sizes)) != 1:
         expected = "inputs of one known leading size"
         raise _refused("The batch of the model is not known.", expected, sizes)
     (old,) = set(sizes)
     assert old is not None
     if not inputs:
-        wanted = [each for each in main.params if _leading(each) == old]
+        wanted = [param for param in main.params if _leading(param) == old]
     return tuple(wanted), old
 
 

@@ -37,18 +37,18 @@ def instantiation(
     if not function.dims:
         return mapping
     solver = Solver()
-    unknown: dict[Term, Scalar] = {each: solver.fresh_dim() for each in function.dims}
+    unknown: dict[Term, Scalar] = {dim: solver.fresh_dim() for dim in function.dims}
     inside: dict[Term, Term] = {**mapping, **unknown}
     for param, arg in zip(function.params, args, strict=True):
         assert param.type is not None
         wanted = substitute(param.type, inside)
         if solver.unify(type_of(arg), wanted) is not None:
             return None
-    for each, size in unknown.items():
-        found = solver.size(size)
-        if any(is_open(part) for part in free_vars(found)):
+    for term, size in unknown.items():
+        scalar = solver.size(size)
+        if any(is_open(part) for part in free_vars(scalar)):
             return None
-        mapping[each] = found
+        mapping[term] = scalar
     return mapping
 
 
@@ -81,7 +81,7 @@ def at_types(var: Var, mapping: Mapping[Term, Term]) -> Var:
 def at_sizes(node: Apply, mapping: Mapping[Term, Term]) -> Attrs:
     """The attributes of an operator call at other dims, in canonical form."""
     rest = node._children[len(node.args) :]
-    if not mapping or all(free_vars(each).isdisjoint(mapping) for each in rest):
+    if not mapping or all(free_vars(term).isdisjoint(mapping) for term in rest):
         return node.attrs
     return canonical(node.op, tuple([(name, _filled(v, mapping)) for name, v in node.attrs]))
 
@@ -89,7 +89,7 @@ def at_sizes(node: Apply, mapping: Mapping[Term, Term]) -> Attrs:
 def canonical(op: str, attributes: Attrs) -> Attrs:
     """Attributes in the form in which the operator's record reads them."""
     record = find(op)
-    readers = {each.name: each.read for each in record.attributes} if record else {}
+    readers = {attribute.name: attribute.read for attribute in record.attributes} if record else {}
     found = []
     for name, value in attributes:
         if isinstance(new := readers[name](value), Mismatch):
@@ -100,7 +100,7 @@ def canonical(op: str, attributes: Attrs) -> Attrs:
 
 def _at_dims(body: Expr, mapping: Mapping[Term, Term]) -> Expr:
     """A body in which dims were replaced, with all attributes in canonical form again."""
-    if not any(isinstance(each, Scalar) for each in mapping):
+    if not any(isinstance(term, Scalar) for term in mapping):
         return body
 
     def settle(node: Expr) -> Expr:

@@ -30,7 +30,7 @@ def in_blocks(module: Module, named: Naming) -> Module:
     known = infer(module)
     total = Totality(known)
     outer = frozenset(known.names)
-    taken = frozenset(each.name for each in known.names)
+    taken = frozenset(name.name for name in known.names)
 
     def write(_: Var, function: Function) -> Function:
         while True:
@@ -90,18 +90,18 @@ class _Writer:
                 self.values[node] = new  # of a call of a thunk, the call
                 continue
             if place.thunk:
-                made = self._wrapped(place.inside, new)
-                new = Function((), (), (), type_of(node), made)
+                expr = self._wrapped(place.inside, new)
+                new = Function((), (), (), type_of(node), expr)
             assert isinstance(name, Var)
             self.bindings.setdefault(place.scope, []).append((name, new))
         return self._wrapped(0, self._value(root, 0))
 
     def _written(self, node: Expr, place: ValuePlace) -> Expr:
         """A value over the names of its parts."""
-        parts = [self._value(each, place.inside) for each in strict(node)]
+        parts = [self._value(expr, place.inside) for expr in strict(node)]
         inner = [
-            self._wrapped(scope, self._value(each, scope))
-            for each, scope in zip(regions(node), place.regions, strict=True)
+            self._wrapped(scope, self._value(region, scope))
+            for region, scope in zip(regions(node), place.regions, strict=True)
         ]
         return with_operands(node, (*parts, *inner))
 

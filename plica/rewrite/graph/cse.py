@@ -244,13 +244,13 @@ def _kinds(module: Module) -> dict[Var, str]:
                 continue  # it is one of a kind, and known by its name
             value = table[name]
             used = [each for each in references(value, table) if isinstance(each, Var)]
-            if any(each in group for each in used):
+            if any(var in group for var in used):
                 found[name] = _digest_from(name, module)
                 continue
             # The others are identified by what they compute, in order of occurrence.
             stand_in: dict[Term, Term] = {
-                each: Var(Name(f"#{found.get(each, each.name)}", number), each.type)
-                for number, each in enumerate(used)
+                var: Var(Name(f"#{found.get(var, var.name)}", number), var.type)
+                for number, var in enumerate(used)
             }
             found[name] = digest(substitute(value, stand_in))
     return found

@@ -50,7 +50,7 @@ def captured(nodes: Iterable[Expr]) -> set[Var]:
     found: set[Var] = set()
     for node in nodes:
         if isinstance(node, Function):
-            found.update(each for each in free_vars(node) if isinstance(each, Var))
+            found.update(var for var in free_vars(node) if isinstance(var, Var))
     return found
 
 
@@ -70,21 +70,21 @@ class _Lets:
 
 
 def _is_dataflow(function: Function) -> bool:
-    found = _Lets(function)
-    return all(found.stays(let.var, let.value) for let in found.lets.values())
+    lets = _Lets(function)
+    return all(lets.stays(let.var, let.value) for let in lets.lets.values())
 
 
 def _shared(function: Function) -> Function:
-    found = _Lets(function)
+    lets = _Lets(function)
     memo: dict[Expr, Expr] = {}
     for node in expressions(function.body):  # a let's value before its body, so before its name
         if isinstance(node, Var):
-            let = found.lets.get(node)
+            let = lets.lets.get(node)
             new = node if let is None or isinstance(let.value, Function) else memo[let.value]
-            memo[node] = node if let is None or found.stays(node, new) else new
+            memo[node] = node if let is None or lets.stays(node, new) else new
         elif isinstance(node, Let):
             value = memo[node.value]
-            if found.stays(node.var, value):
+            if lets.stays(node.var, value):
                 memo[node] = Let(node.var, value, memo[node.body])
             else:
                 memo[node] = memo[node.body]
@@ -137,4 +137,4 @@ def live_after(block: Expr) -> Iterator[frozenset[Var]]:
 
 
 def _used(value: Expr) -> list[Var]:
-    return [each for each in free_vars(value) if isinstance(each, Var)]
+    return [var for var in free_vars(value) if isinstance(var, Var)]

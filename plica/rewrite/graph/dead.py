@@ -132,7 +132,7 @@ class _Alive:
         """The parameters of a function that may go; others say what its dims are."""
         function = self.trimmed[var]
         own: set[Any] = {*function.dims}
-        return [each for each in function.params if free_vars(each).isdisjoint(own)]
+        return [param for param in function.params if free_vars(param).isdisjoint(own)]
 
     def _keeps(self, var: Var, param: Var) -> bool:
         return param in self.needed or param not in self._removable(var)
@@ -151,7 +151,7 @@ class _Alive:
         of = var.type
         assert isinstance(of, FuncType)
         kept = [self._keeps(var, param) for param in self.trimmed[var].params]
-        params = tuple([each for each, keeps in zip(of.params, kept, strict=True) if keeps])
+        params = tuple([type_ for type_, keeps in zip(of.params, kept, strict=True) if keeps])
         return Var(var.name, FuncType(of.dims, of.types, params, of.ret))
 
     def _mark(self) -> None:

@@ -54,11 +54,11 @@ def is_first_order(module: Module) -> bool:
     names = frozenset(module.names)
     for value in module.values:
         if isinstance(value, DataDef):
-            inside = [field for each in value.constructors for field in each.fields]
+            inside = [field for constructor in value.constructors for field in constructor.fields]
         elif isinstance(value, Extern):
             inside = list(value.type.params)
         elif isinstance(value, ex.Function):
-            inside = [type_of(each) for each in (*value.params, value.body)]
+            inside = [type_of(expr) for expr in (*value.params, value.body)]
             for node in expressions(value.body):
                 parts = operands(node)
                 if isinstance(node, ex.Call):
@@ -68,7 +68,7 @@ def is_first_order(module: Module) -> bool:
                 inside.extend([type_of(part) for part in parts])
         else:
             continue
-        if any(holds_function(each) for each in dict.fromkeys(inside)):
+        if any(holds_function(type_) for type_ in dict.fromkeys(inside)):
             return False
     return True
 
@@ -76,7 +76,7 @@ def is_first_order(module: Module) -> bool:
 def _check_interface(module: Module) -> None:
     """Refuses functions in the interface, where callers would see data instead."""
     main = module.main_function()
-    wrong = [str(each.name) for each in main.params if holds_function(each.type)]
+    wrong = [str(param.name) for param in main.params if holds_function(param.type)]
     if holds_function(main.ret):
         wrong.append("the result")
     if wrong:
@@ -123,7 +123,7 @@ class _Translation:
     def _function(self, value: ex.Function) -> ex.Function:
         apart = alpha_renamed(value, self.table)
         assert apart.ret is not None
-        params = tuple([self._variable(each) for each in apart.params])
+        params = tuple([self._variable(param) for param in apart.params])
         body = self._expression(apart.body)
         return attrs.evolve(apart, params=params, ret=self.types.of(apart.ret), body=body)
 
@@ -161,7 +161,7 @@ class _Translation:
                 return self._closure(node, ())
             case ex.Function():
                 free = free_vars(node)
-                inside = [each for each in post_order(node) if each in free]
+                inside = [term for term in post_order(node) if term in free]
                 captured = [v for v in inside if isinstance(v, ex.Var) and v not in self.table]
                 return self._closure(node, tuple(captured))
             case ex.Let(var, value, body):
@@ -176,8 +176,8 @@ class _Translation:
                 ]
                 return ex.Match(memo[value], tuple(cases), total)
             case ex.Call(callee, args, types):
-                new = tuple([memo[each] for each in args])
-                at = tuple([self.types.of(each) for each in types])
+                new = tuple([memo[arg] for arg in args])
+                at = tuple([self.types.of(type_) for type_ in types])
                 if isinstance(callee, ex.Constructor):
                     way, rest = self.types.constructor(callee, at)
                     return ex.Call(way, new, rest)
@@ -193,7 +193,7 @@ class _Translation:
         """The data that represents a function used as a value."""
         of = type_of(value)
         assert isinstance(of, FuncType)
-        inside = tuple([self._variable(each) for each in captured])
+        inside = tuple([self._variable(var) for var in captured])
         way, new = self.types.way(value, of, inside)
         if new and isinstance(value, ex.Function):
             self.bodies.append((way, value))

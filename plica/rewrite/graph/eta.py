@@ -75,9 +75,9 @@ def _expanded(value: Expr, supply: NameSupply) -> Expr:
     of = type_of(value)
     if not isinstance(of, FuncType):
         return value
-    dims = tuple([rename(each, supply.name(each.name.hint)) for each in of.dims])
-    types = tuple([rename(each, supply.name(each.name.hint)) for each in of.types])
+    dims = tuple([rename(dim, supply.name(dim.name.hint)) for dim in of.dims])
+    types = tuple([rename(type_var, supply.name(type_var.name.hint)) for type_var in of.types])
     mapping: dict[Term, Term] = dict(zip((*of.dims, *of.types), (*dims, *types), strict=True))
-    params = tuple([Var(supply.name("x"), substitute(each, mapping)) for each in of.params])
+    params = tuple([Var(supply.name("x"), substitute(param, mapping)) for param in of.params])
     ret = substitute(of.ret, mapping)
     return Function(dims, types, params, ret, Call(value, params, types))

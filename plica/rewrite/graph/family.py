@@ -57,13 +57,13 @@ class FunctionFamily:
     def definitions(self, spare: Name) -> dict[Defined, Definition]:
         """The data type, and the definition that applies its values."""
         ways = list(self.ways.values())
-        names = [ConstructorDef(each.name, each.fields) for each in ways]
+        names = [ConstructorDef(way.name, way.fields) for way in ways]
         value = ex.Var(Name("f"), DataType(self.data, ()))
         clauses = []
-        for each in ways:
-            assert each.body is not None
-            pattern = ex.PConstructor(each.constructor, tuple([ex.PVar(v) for v in each.captured]))
-            clauses.append(ex.Clause(pattern, each.body))
+        for way in ways:
+            assert way.body is not None
+            pattern = ex.PConstructor(way.constructor, tuple([ex.PVar(v) for v in way.captured]))
+            clauses.append(ex.Clause(pattern, way.body))
         params = (value, *self.params)
         # A type without functions in the program never has a value to apply.
         body: ex.Expr = ex.Match(value, tuple(clauses)) if ways else ex.Call(self.apply, params)
@@ -96,9 +96,9 @@ class Representation:
 
     def of(self, type: Type) -> Type:
         """The type that values of a type have in the translated program."""
-        if (found := self._memo.get(type)) is None:
-            found = self._memo[type] = self._translated(type)
-        return found
+        if (type_ := self._memo.get(type)) is None:
+            type_ = self._memo[type] = self._translated(type)
+        return type_
 
     def _translated(self, type: Type) -> Type:
         match type:
@@ -116,7 +116,7 @@ class Representation:
 
     def signature(self, of: FuncType) -> FuncType:
         """The type of a definition, which stays a function."""
-        params = tuple([self.of(each) for each in of.params])
+        params = tuple([self.of(param) for param in of.params])
         return FuncType(of.dims, of.types, params, self.of(of.ret))
 
     def family(self, of: FuncType) -> FunctionFamily:
@@ -124,12 +124,12 @@ class Representation:
         if of.types:
             raise refusal(f"A polymorphic function is a value: {of}.")
         whole = self.signature(of)
-        if any(isinstance(each, ScalarVar | TypeVar) for each in free_vars(whole)):
+        if any(isinstance(var, ScalarVar | TypeVar) for var in free_vars(whole)):
             raise refusal(f"A function as a value takes dims from outside: {of}.")
         key = digest(whole)
         if key not in self.families:
             data = DataName(self.supply.name("Function"))
-            params = tuple([ex.Var(self.supply.name("x"), each) for each in whole.params])
+            params = tuple([ex.Var(self.supply.name("x"), param) for param in whole.params])
             inside = (DataType(data, ()), *whole.params)
             apply = ex.Var(self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret))
             self.families[key] = FunctionFamily(whole, data, apply, params)
@@ -141,9 +141,9 @@ class Representation:
         family = self.family(of)
         if (known := family.ways.get(value)) is not None:
             return known, False
-        for each in captured:
-            if any(isinstance(v, ScalarVar | TypeVar) for v in free_vars(each)):
-                message = f"A function as a value captures {each.name}, whose dims vary."
+        for var in captured:
+            if any(isinstance(v, ScalarVar | TypeVar) for v in free_vars(var)):
+                message = f"A function as a value captures {var.name}, whose dims vary."
                 raise refusal(message)
         name = self.supply.name("Closure")
         family.ways[value] = way = Way(family, len(family.ways), name, captured)
@@ -163,7 +163,7 @@ class Representation:
         definition = self.made[of.data]
         at: dict[Term, Term] = dict(zip(definition.types, of.args, strict=True))
         found = definition.constructors[index].fields
-        return tuple([substitute(each, at) for each in found])
+        return tuple([substitute(type_, at) for type_ in found])
 
     def definitions(self) -> dict[Defined, Definition]:
         """The data types and what applies functions."""
@@ -184,9 +184,9 @@ class Representation:
 
     def _fields(self, data: DataDef, at: dict[Term, Term]) -> DataDef:
         made = []
-        for each in data.constructors:
-            fields: Any = [substitute(field, at) for field in each.fields]
-            made.append(ConstructorDef(each.name, tuple([self.of(field) for field in fields])))
+        for def_ in data.constructors:
+            fields: Any = [substitute(field, at) for field in def_.fields]
+            made.append(ConstructorDef(def_.name, tuple([self.of(field) for field in fields])))
         return DataDef(() if at else data.types, tuple(made))
 
 
@@ -205,6 +205,6 @@ def _copied(data: dict[DataName, DataDef]) -> set[DataName]:
 def _depends(field: Type, copied: set[DataName]) -> bool:
     return any(
         (isinstance(part, FuncType) or (isinstance(part, DataType) and part.data in copied))
-        and any(isinstance(each, TypeVar) for each in free_vars(part))
+        and any(isinstance(var, TypeVar) for var in free_vars(part))
         for part in post_order(field)
     )

@@ -78,8 +78,8 @@ def _of_function(of: Function, *, within: bool) -> set[Feature]:
         found.add("polymorphism")
     if of.dims:
         found.add("open size")
-    signature = [each.type for each in of.params] + [of.ret]
-    kinds = [type(one) for each in signature if each is not None for one in post_order(each)]
+    signature = [param.type for param in of.params] + [of.ret]
+    kinds = [type(one) for type_ in signature if type_ is not None for one in post_order(type_)]
     if FuncType in kinds:
         found.add("higher order")
     return found
@@ -104,10 +104,10 @@ class Dependences:
         """All expressions that depend on one, itself among them."""
         found, stack = {node}, [node]
         while stack:
-            for each in self.users[stack.pop()]:
-                if each not in found:
-                    found.add(each)
-                    stack.append(each)
+            for expr in self.users[stack.pop()]:
+                if expr not in found:
+                    found.add(expr)
+                    stack.append(expr)
         return frozenset(found)
 
 
@@ -134,12 +134,12 @@ def part(module: Module, at: int | Expr) -> Module:
         message = "The main function in graph normal form has no such expression."
         raise _no_part(message, "one of numbered(module)", type(at).__name__)
     bound = [
-        each for each in free_vars(node)
-        if isinstance(each, Var) and each not in main.params and each not in plain.names
+        var for var in free_vars(node)
+        if isinstance(var, Var) and var not in main.params and var not in plain.names
     ]  # fmt: skip
     if bound:
         message = "The expression depends on variables that are bound inside the main function."
-        names = ", ".join(str(each.name) for each in bound)
+        names = ", ".join(str(var.name) for var in bound)
         raise _no_part(message, "parameters and definitions alone", names)
     assert plain.main is not None
     name = Var(plain.main.name, None)  # of another type
@@ -160,8 +160,8 @@ def labels(of: Expr) -> dict[Expr, str]:
 
 def label(node: Expr) -> str:
     """The digest of an expression as a function of what it reads."""
-    read = tuple([each for each in free_vars(node) if isinstance(each, Var)])
-    order = {each: at for at, each in enumerate(post_order(node))}
+    read = tuple([var for var in free_vars(node) if isinstance(var, Var)])
+    order = {term: at for at, term in enumerate(post_order(node))}
     params = sorted(read, key=lambda each: order.get(each, -1))
     return digest(Function((), (), tuple(params), None, node))
 
@@ -187,7 +187,7 @@ def steps(op: str, attributes: Attrs, types: tuple[Type, ...]) -> int | None:
             ]
         )
     assert record.compute is not None  # an operator has one or the other
-    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
+    buffers = [Buffer(Name("x", i), tensor.shape, tensor.dtype) for i, tensor in enumerate(tensors)]
     made = record.compute(dict(attributes), *buffers)
     return _total([steps_of(each) for each in ((made,) if isinstance(made, Compute) else made)])
 
@@ -198,7 +198,7 @@ def steps_of(compute: Compute) -> int | None:
     def algebra(node: Term, kids: tuple[int | None, ...]) -> int | None:
         if None in kids:
             return None
-        inside = max([each for each in kids if each is not None], default=1)
+        inside = max([child for child in kids if child is not None], default=1)
         return _times(node.extents, inside) if isinstance(node, Reduce) else inside
 
     return _times(compute.shape, fold(algebra, compute.body))

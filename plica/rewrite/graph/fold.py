@@ -98,7 +98,7 @@ class Folder:
                 new = new.body
             else:
                 new = self.folded(new)
-            if isinstance(new, Tuple) and all(self.is_constant(each) for each in new.items):
+            if isinstance(new, Tuple) and all(self.is_constant(item) for item in new.items):
                 self.tuples.add(new)
             changed = changed or new is not node
             memo[node] = new
@@ -124,7 +124,7 @@ class Folder:
         return node
 
     def _applied(self, node: Apply) -> Expr:
-        if any(free_vars(each) for each in node._children[len(node.args) :]):
+        if any(free_vars(child) for child in node._children[len(node.args) :]):
             return node  # an attribute holds a symbolic dim
         args = dict.fromkeys(node.args)
         if not all(isinstance(arg, Const) or arg in self.big for arg in args):

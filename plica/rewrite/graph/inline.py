@@ -64,7 +64,7 @@ class _Inliner(Unfolder):
                 self.called[node.callee] += 1
             elif isinstance(node, Let) and is_recursive(node):
                 self.looping.add(node.var)
-        self.free.update(each for each in self.called if self._is_called_once(each))
+        self.free.update(expr for expr in self.called if self._is_called_once(expr))
 
     def has_work(self) -> bool:
         return any(self.changes(value) for _, value in self.module.functions())

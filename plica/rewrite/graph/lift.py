@@ -142,7 +142,7 @@ class _Lifting:
         if instantiation(whole, params, whole.types) is None:
             return None
         assert node.ret is not None
-        inside = tuple([each.type for each in params if each.type is not None])
+        inside = tuple([param.type for param in params if param.type is not None])
         of = FuncType(dims, whole.types, inside, node.ret)
         name = Var(self.supply.name(hint), of)
         self.names.add(name)
@@ -186,7 +186,7 @@ def _rewritten(function: Function, lifted: Mapping[Expr, _Lifted]) -> dict[Expr,
         elif isinstance(node, Let) and node.var in lifted:
             memo[node] = memo[node.body]
         elif isinstance(node, Call) and node.callee in lifted:
-            args = tuple([memo[each] for each in node.args])
+            args = tuple([memo[arg] for arg in node.args])
             memo[node] = lifted[node.callee].call(args, node.types)
         elif node in lifted:
             memo[node] = lifted[node].value()
@@ -197,7 +197,7 @@ def _rewritten(function: Function, lifted: Mapping[Expr, _Lifted]) -> dict[Expr,
 
 def sorted_types(var: Var) -> list[TypeVar]:
     """The type variables in the type of a variable, by name."""
-    found = [each for each in free_vars(var) if isinstance(each, TypeVar)]
+    found = [free_var for free_var in free_vars(var) if isinstance(free_var, TypeVar)]
     return sorted(found, key=lambda each: each.name)
 
 

@@ -104,20 +104,20 @@ class _Copies:
         at = self._at(name, value, types)
         self.bodies[name, types] = at
         assert at.ret is not None
-        params = tuple([each.type for each in at.params if each.type is not None])
+        params = tuple([param.type for param in at.params if param.type is not None])
         return Var(self.supply.name(name.name.hint), FuncType(at.dims, (), params, at.ret))
 
     def _at(self, name: Var, value: Function, types: tuple[Type, ...]) -> Function:
         """A function at some types; the dims in them become its own."""
         mapping: dict[Term, Term] = dict(zip(value.types, types, strict=True))
         at: Any = substitute(attrs.evolve(value, types=()), mapping)
-        free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
+        free = {var for of in types for var in free_vars(of) if isinstance(var, ScalarVar)}
         dims = (*sorted(free, key=lambda each: each.name), *at.dims)
-        made: Function = attrs.evolve(at, dims=dims)
-        if instantiation(made, made.params, ()) is None:
+        function: Function = attrs.evolve(at, dims=dims)
+        if instantiation(function, function.params, ()) is None:
             message = f"{name.name} is called at a type with dims that no argument determines."
             raise _refused(name, message)
-        return made
+        return function
 
     def _function(self, name: Var, at: Function) -> Function:
         memo: dict[Expr, Expr] = {}

@@ -207,13 +207,13 @@ class ScopePlacement:
         place.thunk = not safe and not total.of(node)
         apart = place.thunk and not is_forcing(node)
         place.inside = self._scope(place.scope, False) if apart else place.scope
-        for each in strict(node):
+        for expr in strict(node):
             # The call of a thunk is written in the branches, so they use the thunk.
-            self._use(each, place.inside, Use(crossing=place.thunk and not apart))
+            self._use(expr, place.inside, Use(crossing=place.thunk and not apart))
         inner = []
-        for each in regions(node):
+        for region in regions(node):
             inner.append(self._scope(place.inside, isinstance(node, Function)))
-            self._use(each, inner[-1], Use(tail=True))
+            self._use(region, inner[-1], Use(tail=True))
         place.regions = tuple(inner)
 
     def _scope(self, parent: int, is_function: bool) -> int:

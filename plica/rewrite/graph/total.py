@@ -47,10 +47,10 @@ class Totality:
             if node.__class__ is tuple:
                 node = node[0]
                 needs = self._needs(node)
-                known[node] = self._is_harmless(node) and all(known[each] for each in needs)
+                known[node] = self._is_harmless(node) and all(known[need] for need in needs)
             elif node not in known:
                 stack.append((node,))
-                stack.extend([each for each in self._needs(node) if each not in known])
+                stack.extend([need for need in self._needs(node) if need not in known])
         return known[root]
 
     def _needs(self, node: Expr) -> tuple[Expr, ...]:
@@ -68,7 +68,7 @@ class Totality:
         """Whether a node itself, apart from its parts, can neither fail nor run for ever."""
         match node:
             case Apply(op, args, attributes):
-                return is_total_operator(op, attributes, tuple([type_of(each) for each in args]))
+                return is_total_operator(op, attributes, tuple([type_of(arg) for arg in args]))
             case Call(Constructor(), _, _):
                 return True
             case Call(callee, _, _):

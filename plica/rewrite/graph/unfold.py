@@ -168,7 +168,7 @@ class Unfolder:
             case ex.Call(callee, args, types):
                 target = yield callee, activation
                 given = yield from self._all(args, activation)
-                at = tuple([self._type(each, activation) for each in types])
+                at = tuple([self._type(type_, activation) for type_ in types])
                 return (yield from self.call(ex.Call(target, given, at)))
             case ex.If():
                 condition = yield node.condition, activation
@@ -278,11 +278,11 @@ class Unfolder:
         dims, bound = node.dims, node.types
         if activation.renames and (dims or bound):
             # They are apart from those of other functions, so one mapping serves them all.
-            dims = tuple([rename(each, self.supply.name(each.name.hint)) for each in dims])
-            bound = tuple([rename(each, self.supply.name(each.name.hint)) for each in bound])
+            dims = tuple([rename(dim, self.supply.name(dim.name.hint)) for dim in dims])
+            bound = tuple([rename(var, self.supply.name(var.name.hint)) for var in bound])
             fresh = zip((*node.dims, *node.types), (*dims, *bound), strict=True)
             activation.types = {**activation.types, **dict(fresh)}
-        params = tuple([self.binder(each, activation) for each in node.params])
+        params = tuple([self.binder(param, activation) for param in node.params])
         ret = None if node.ret is None else self._type(node.ret, activation)
         body = yield node.body, activation
         return self.finished(ex.Function(dims, bound, params, ret, body, node.attrs))

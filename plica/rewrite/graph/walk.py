@@ -81,10 +81,10 @@ def reachable(module: Module, roots: Iterable[Defined]) -> dict[Defined, None]:
     found: dict[Defined, None] = dict.fromkeys(root for root in roots if root in table)
     queue = list(found)
     for name in queue:
-        for each in references(table[name], table):
-            if each not in found:
-                found[each] = None
-                queue.append(each)
+        for reference in references(table[name], table):
+            if reference not in found:
+                found[reference] = None
+                queue.append(reference)
     return found
 
 

@@ -61,9 +61,9 @@ def byte_channels_last(module: Module) -> Module:
 
 def _sizes(of: Apply) -> list[list[int]]:
     """The shapes of data, weight and result; empty if one is symbolic."""
-    types = [type_of(each) for each in (*of.args, of)]
+    types = [type_of(expr) for expr in (*of.args, of)]
     tensors = [each for each in types if isinstance(each, TensorType)]
-    sizes = [[known(size) or 0 for size in each.shape] for each in tensors]
+    sizes = [[known(size) or 0 for size in tensor.shape] for tensor in tensors]
     return sizes if len(sizes) == 3 and all(0 not in each for each in sizes) else []
 
 

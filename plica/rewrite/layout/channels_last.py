@@ -63,7 +63,7 @@ def _in_octets(function: Function) -> Function:
         if count % OCTET and of.dtype is not f32:
             assert isinstance(new, Apply)
             more = ((0, 0), (0, -count % OCTET), *[(0, 0)] * (len(of.shape) - 2))
-            args = tuple([pad(each, more) for each in new.args])
+            args = tuple([pad(arg, more) for arg in new.args])
             memo[node] = Apply(new.op, args, new.attrs)
     made = memo[function]
     assert isinstance(made, Function)
@@ -72,11 +72,11 @@ def _in_octets(function: Function) -> Function:
 
 def is_for_channels_last(node: Apply) -> bool:
     """Whether a convolution is one product over places and channels, of many images."""
-    types = [type_of(each) for each in node.args]
+    types = [type_of(arg) for arg in node.args]
     if len(types) != 2 or int(attr(node, "groups", 1)) != 1:
         return False
     tensors = [each for each in types if isinstance(each, TensorType)]
-    sizes = [[known(size) for size in each.shape] for each in tensors]
+    sizes = [[known(size) for size in tensor.shape] for tensor in tensors]
     if len(sizes) != 2 or len(sizes[0]) not in (3, 4) or None in (*sizes[0], *sizes[1]):
         return False
     (images, channels, *_), out = [size or 0 for size in sizes[0]], sizes[1][0] or 0

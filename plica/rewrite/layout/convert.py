@@ -144,12 +144,12 @@ class LayoutConverter:
 
     def _unlaid(self, node: Expr) -> Expr:
         if node in self.several:
-            made, layouts = self.several[node]
+            expr, layouts = self.several[node]
             of = type_of(node)
             items = []
             for at, layout in enumerate(layouts):
                 shape = of.items[at].shape  # type: ignore[union-attr]  # a tuple of tensors
-                items.append(transform(Project(made, at), layout, as_it_is(len(shape)), shape))
+                items.append(transform(Project(expr, at), layout, as_it_is(len(shape)), shape))
             return Tuple(tuple(items))
         layout, shape = self.made[node], shape_of(node)
         return transform(self.forms[node][layout], layout, as_it_is(len(shape)), shape)
@@ -202,8 +202,8 @@ class LayoutConverter:
     def visit(self, node: Expr) -> None:
         """Find the layout in which a node whose parts have been visited is made."""
         if isinstance(node, Project) and node.value in self.several:
-            made, layouts = self.several[node.value]
-            self.keep(node, layouts[node.index], Project(made, node.index))
+            expr, layouts = self.several[node.value]
+            self.keep(node, layouts[node.index], Project(expr, node.index))
         elif not isinstance(node, Apply) or not self._converted(node):
             self.plain_forms[node] = with_operands(
                 node, tuple([self.plain(part) for part in operands(node)])
@@ -285,7 +285,7 @@ class LayoutConverter:
     def _desired(self, node: Apply, types: Sequence[TensorType]) -> bool:
         """A node in the layout that was asked for; False where it cannot be."""
         op = UNLAID.get(node.op, node.op)
-        attrs = tuple(each for each in node.attrs if each[0] != "layouts")
+        attrs = tuple(attr for attr in node.attrs if attr[0] != "layouts")
         given = words_of(dict(node.attrs)) if node.op in UNLAID else None
         rank = len(types[0].shape)
         letters = logical_axes(op, rank)
@@ -324,14 +324,14 @@ class LayoutConverter:
         if len(letters) > 2:
             given = found[1] if len(found) > 1 else _kernel(data, letters)
             chosen.append(_fitting(given, shapes[1]))
-        made = found[-1] if len(found) == len(letters) else data
-        return (*chosen, _fitting(made, shapes[-1]))
+        layout = found[-1] if len(found) == len(letters) else data
+        return (*chosen, _fitting(layout, shapes[-1]))
 
     def _form(
         self, op: str, attrs: Attrs, letters: Sequence[str], layouts: Sequence[Layout]
     ) -> tuple[str, Attrs]:
         """The operator's name and attributes in its layouts; its own where all are as they were."""
-        if all(each.is_identity for each in layouts):
+        if all(layout.is_identity for layout in layouts):
             return op, attrs
         words = tuple(show_layout(*pair) for pair in zip(layouts, letters, strict=True))
         return LAID[op].name, tuple(sorted((*attrs, ("layouts", words))))
@@ -354,7 +354,7 @@ def _pointwise(of: Apply, layout: Layout) -> Moved | None:
     types = [type_of(arg) for arg in of.args]
     tensors = tuple([each for each in types if isinstance(each, TensorType)])
     if len(tensors) != len(types) or any(
-        len(each.shape) not in (0, layout.rank) for each in tensors
+        len(tensor.shape) not in (0, layout.rank) for tensor in tensors
     ):
         return None
     record = find(of.op)

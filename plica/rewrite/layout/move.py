@@ -101,13 +101,13 @@ def _laid(op: str, attrs: Attrs, types: Types, layout: Layout) -> Moved | None:
     if len(own) < 2 or own[0] is not own[1]:
         return None
     whole = layout.renamed(own[0].order)  # of the data itself
-    plain = tuple(each for each in attrs if each[0] != "layouts")
+    plain = tuple(attr for attr in attrs if attr[0] != "layouts")
     if whole.is_identity:
         return Moved(name, plain, (layout,), (layout,), True)
-    words = tuple(show_layout(whole, each) for each in letters)
+    words = tuple(show_layout(whole, letter) for letter in letters)
     new = tuple(sorted((*plain, ("layouts", words))))
-    found = _result(LAID[name], new, _stored(types, (layout,)))
-    return None if found is None else Moved(LAID[name].name, new, (layout,), (layout,), True)
+    type_ = _result(LAID[name], new, _stored(types, (layout,)))
+    return None if type_ is None else Moved(LAID[name].name, new, (layout,), (layout,), True)
 
 
 def _cut(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> Moved | None:
@@ -159,33 +159,33 @@ def _composite(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> 
 def _derived(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> Moved | None:
     """An operator whose renamed form has the tensor expression that its meaning demands."""
     args: list[Layout | None] = []
-    for each in types:
-        fits = len(each.shape) == layout.rank
-        args.append(layout.with_unit_blocks(_units(each)) if fits else None)
+    for tensor_type in types:
+        fits = len(tensor_type.shape) == layout.rank
+        args.append(layout.with_unit_blocks(_units(tensor_type)) if fits else None)
     stored = _stored(types, args)
     before = _expressions(record, attrs, types)
     new = _renamed(attrs, layout)
     if stored is None or new is None or before is None:
         return None
-    results = [_result_layout(each, args, layout) for each in before]
-    outs = tuple(each for each in results if each is not None)
+    results = [_result_layout(compute, args, layout) for compute in before]
+    outs = tuple(result for result in results if result is not None)
     if len(outs) < len(results) or any(
-        out.shape_of(each.shape) is None for out, each in zip(outs, before, strict=True)
+        out.shape_of(compute.shape) is None for out, compute in zip(outs, before, strict=True)
     ):
         return None
     after = _expressions(record, new, stored)
     if after is None or len(after) != len(before):
         return None
     exact = True
-    for old, made, out in zip(before, after, outs, strict=True):
+    for old, compute, out in zip(before, after, outs, strict=True):
         inputs = [arg or as_it_is(len(t.shape)) for arg, t in zip(args, types, strict=True)]
-        wanted = laid(old, inputs, out, made.inputs)
-        if wanted.shape != made.shape:
+        wanted = laid(old, inputs, out, compute.inputs)
+        if wanted.shape != compute.shape:
             return None
-        wanted, made = _plain(wanted), _plain(made)
-        if not alpha_equal(wanted, made):
+        wanted, compute = _plain(wanted), _plain(compute)
+        if not alpha_equal(wanted, compute):
             exact = False
-            if not alpha_equal(_ordered(wanted), _ordered(made)):
+            if not alpha_equal(_ordered(wanted), _ordered(compute)):
                 return None
     return Moved(record.name, new, tuple(args), outs, exact)
 
@@ -206,11 +206,11 @@ def _lift(of: TensorType, rank: int) -> TensorType:
 
 def _stored(types: Types, layouts: Sequence[Layout | None]) -> Types | None:
     found = []
-    for each, layout in zip(types, layouts, strict=True):
-        shape = each.shape if layout is None else layout.shape_of(each.shape)
+    for tensor_type, layout in zip(types, layouts, strict=True):
+        shape = tensor_type.shape if layout is None else layout.shape_of(tensor_type.shape)
         if shape is None:
             return None
-        found.append(TensorType(shape, each.dtype))
+        found.append(TensorType(shape, tensor_type.dtype))
     return tuple(found)
 
 
@@ -224,7 +224,7 @@ def _expressions(record: Operator, attrs: Attrs, types: Types) -> tuple[Compute,
     assert record.compute is not None
     if not isinstance(_result(record, attrs, types), TensorType | TupleType):
         return None
-    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(types)]
+    buffers = [Buffer(Name("x", i), tensor.shape, tensor.dtype) for i, tensor in enumerate(types)]
     found = record.compute(dict(attrs), *buffers)
     return (found,) if isinstance(found, Compute) else found
 

@@ -61,10 +61,10 @@ def transform(x: Expr, source: Layout, target: Layout, logical: Sequence[Scalar]
     if isinstance(x, Const):
         sizes = [known(size) or 0 for size in logical]
         with unobserved():
-            made = const(target.pack(source.unpack(x.numpy(), sizes)), x.dtype)
+            constant = const(target.pack(source.unpack(x.numpy(), sizes)), x.dtype)
         like = Var(Name("x"), type_of(x))
         origin = substitute(transform(like, source, target, logical), {like: x})
-        return derived_const(origin, made)
+        return derived_const(origin, constant)
     changed = [a for a in range(source.rank) if source.blocks(a) != target.blocks(a)]
     order = target.order if any(source.blocks(a) for a in changed) else source.order
     parts = [at for axis in order for at in source.positions(axis)]
@@ -90,8 +90,8 @@ def reshape(x: Expr, shape: Sequence[Scalar]) -> Expr:
     """The elements in another shape; itself where it has that shape."""
     if isinstance(x, Const):
         with unobserved():
-            made = const(x.numpy().reshape([known(size) or 0 for size in shape]), x.dtype)
-        return derived_const(operator("reshape")(x, tuple(shape)), made)
+            constant = const(x.numpy().reshape([known(size) or 0 for size in shape]), x.dtype)
+        return derived_const(operator("reshape")(x, tuple(shape)), constant)
     return x if shape_of(x) == tuple(shape) else operator("reshape")(x, tuple(shape))
 
 
@@ -146,8 +146,8 @@ def _reblocked(x: Expr, cutting: _Cutting) -> Expr:
 
 def _outer(size: Scalar, block: int, target: Layout) -> tuple[Scalar, int]:
     """How many blocks an axis has, and how many elements it lacks for that."""
-    if (found := quotient(size, index(block))) is not None:
-        return found, 0
+    if (scalar := quotient(size, index(block))) is not None:
+        return scalar, 0
     if (number := known(size)) is None:
         word = show_layout(target, _LETTERS)
         message = f"An axis of unknown size cannot be cut into the blocks of {word}."

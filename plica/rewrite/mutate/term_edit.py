@@ -65,8 +65,8 @@ def _right_sides(base: Rule) -> Iterator[tuple[str, Any]]:  # Any: terms, and wo
 
 
 def _in_field(base: Rule, word: Any, field: str) -> Iterator[tuple[str, Any]]:
-    for what, made in _changes(getattr(word, field), base.left):
-        yield what, attrs.evolve(word, **{field: made})
+    for what, term in _changes(getattr(word, field), base.left):
+        yield what, attrs.evolve(word, **{field: term})
 
 
 def _changes(right: Term, left: Term) -> Iterator[tuple[str, Term]]:
@@ -118,7 +118,7 @@ def twins(op: str) -> tuple[str, ...]:
     """Operators with the same arguments and attributes."""
     of = find(op)
     assert of is not None
-    words = {each.name for each in of.attributes}
+    words = {attribute.name for attribute in of.attributes}
     found = []
     for name in names():
         other = find(name)
@@ -133,7 +133,7 @@ def _is_refused(op: str, node: Apply) -> bool:
     """Whether an operator does not take the attributes of a node."""
     record = find(op)
     assert record is not None
-    readers = {each.name: each.read for each in record.attributes}
+    readers = {attribute.name: attribute.read for attribute in record.attributes}
     return any(
         isinstance(readers[name](value), Mismatch)
         for name, value in node.attrs if not isinstance(value, Derived | Hole)

@@ -267,8 +267,8 @@ def _with_sums(m: PatternMatch, near: Array, shift: Array) -> Expr:
     )
     by = shift.reshape((groups, outputs, *[1] * len(places)) if shift.ndim else ())
     moved = add(results, multiply(sums, const(by, i32))) if shift.any() else results
-    found: Expr = op("reshape")(moved, shape=(batch, len(near), *places))
-    return found
+    expr: Expr = op("reshape")(moved, shape=(batch, len(near), *places))
+    return expr
 
 
 def with_and_without(data: tuple[Any, Any], weight: tuple[Any, Any]) -> tuple[Sides, ...]:

@@ -69,8 +69,8 @@ z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 
 def one_number(of: Expr) -> Any:
     """The value of a closed scalar term, or None if it has several."""
-    found = value_of(of)
-    return None if found is None or found.size != 1 else found.reshape(()).item()
+    array = value_of(of)
+    return None if array is None or array.size != 1 else array.reshape(()).item()
 
 
 def _is_tame(scales: Array) -> bool:
@@ -100,29 +100,29 @@ def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
     """The weight's numbers minus their zero point; None if those of a sum then exceed a byte, or if
     sums are too short or too long."""
     with unobserved():
-        found: Array = m.w.numpy().astype(np.int32)
-    made, zero = cast(m.w, i32), np.zeros((), np.int32)
+        array: Array = m.w.numpy().astype(np.int32)
+    expr, zero = cast(m.w, i32), np.zeros((), np.int32)
     if "y" in m.filling:
         told = value_of(m.y)
-        if told is None or np.broadcast_shapes(told.shape, found.shape) != found.shape:
+        if told is None or np.broadcast_shapes(told.shape, array.shape) != array.shape:
             return None
-        found, made, zero = found - told, subtract(made, m.y), told
-    depth = len(found) if last else prod(found.shape[1:])
+        array, expr, zero = array - told, subtract(expr, m.y), told
+    depth = len(array) if last else prod(array.shape[1:])
     if not shallowest <= depth:
         return None
     if not _is_told_by_dtype(m.w.dtype, zero, depth):
         look_at(leaves_of(m.w))
-    if found.ndim > 2 and found.shape[1] == 1 and (shallowest > 1 or not fits_bytes(found)):
+    if array.ndim > 2 and array.shape[1] == 1 and (shallowest > 1 or not fits_bytes(array)):
         return None  # an instruction takes neighbours that are channels, or bytes as they are
-    terms = (0,) if last else tuple(range(1, found.ndim))
-    if not spans_bytes(found, terms):
+    terms = (0,) if last else tuple(range(1, array.ndim))
+    if not spans_bytes(array, terms):
         return None
-    most = int(np.abs(found.astype(np.int64)).max())
+    most = int(np.abs(array.astype(np.int64)).max())
     if depth * most > MAX_TERMS * -int(i8.bounds[0]):
         return None
-    if found.ndim == 2 and not last:
-        return derived_const(transpose(made, (1, 0)), const(found.T, i32))
-    return derived_const(made, const(found, i32))
+    if array.ndim == 2 and not last:
+        return derived_const(transpose(expr, (1, 0)), const(array.T, i32))
+    return derived_const(expr, const(array, i32))
 
 
 def _is_told_by_dtype(of: DType, zero: Array, depth: int) -> bool:
@@ -281,8 +281,8 @@ def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: boo
         widths = (*(((0, 0),) * (len(sizes_of_tensor(data) or ()) - 1)), (0, missing))
         data = op("pad")(data, pad_width=widths)
     packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
-    made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
-    return made
+    expr: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
+    return expr
 
 
 def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array, Array] | None:
@@ -294,12 +294,12 @@ def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array,
     while isinstance(weight, Apply) and weight.op in ARRANGING_OPERATORS:
         path.append(weight)
         weight = weight.args[0]
-    if any(tensor_dtype(each) not in (f32, dtype) for each in (weight, *path)):
+    if any(tensor_dtype(expr) not in (f32, dtype) for expr in (weight, *path)):
         return None
     if (parts := _restored(weight)) is None:
         return None
-    shape = np.broadcast_shapes(*[each.shape for each in parts])
-    numbers, scales, zeros = (np.broadcast_to(each, shape) for each in parts)
+    shape = np.broadcast_shapes(*[part.shape for part in parts])
+    numbers, scales, zeros = (np.broadcast_to(part, shape) for part in parts)
     flipped, groups = False, numbers.ndim == 3
     for step in reversed(path):
         sizes = sizes_of_tensor(step)
@@ -381,8 +381,8 @@ def _numbers(moved: Expr, scale: Expr) -> tuple[Array, Array, Array] | None:
     of_numbers = tensor_dtype(numbers)
     if of_numbers is None or not of_numbers.is_integer:
         return None
-    found = [value_anew(each) for each in (numbers, scale, zero)]
-    values = [each for each in found if each is not None]
+    found = [value_anew(expr) for expr in (numbers, scale, zero)]
+    values = [array for array in found if array is not None]
     if len(values) != 3:
         return None
     whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)
@@ -396,8 +396,8 @@ def _unrounded(of: Expr) -> tuple[Expr, bool]:
     """What floats were before they were rounded, or widened, and whether they were."""
     first = of
     while isinstance(of, Apply) and of.op == "cast":
-        kinds = [tensor_dtype(each) for each in (of, of.args[0])]
-        if not all(each is not None and each.is_float for each in kinds):
+        kinds = [tensor_dtype(expr) for expr in (of, of.args[0])]
+        if not all(kind is not None and kind.is_float for kind in kinds):
             break
         of = of.args[0]
     return of, of is not first or tensor_dtype(of) is not f32

@@ -79,8 +79,8 @@ def in_one_axis(m: PatternMatch) -> Expr | None:
         if of_zero is None or prod(of_zero) != 1:
             return None
         data = subtract(data, op("reshape")(m.z, shape=()) if of_zero else m.z)
-    found: Expr = op("reshape")(matmul(data, m.w), shape=(*rows, shape(m.w)[-1]))
-    return found
+    expr: Expr = op("reshape")(matmul(data, m.w), shape=(*rows, shape(m.w)[-1]))
+    return expr
 
 
 # fmt: off

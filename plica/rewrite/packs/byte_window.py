@@ -124,11 +124,11 @@ def over_rows(m: PatternMatch) -> Expr | None:
     data = cast(rows, i32) if zero is None else subtract(cast(rows, i32), zero)
     sums = op("reshape")(by_bytes(data, columns), shape=(*apart, batch, *counts, index(outputs)))
     if groups == 1:
-        found: Expr = op("transpose")(sums, axes=(0, rank + 1, *range(1, rank + 1)))
+        expr: Expr = op("transpose")(sums, axes=(0, rank + 1, *range(1, rank + 1)))
     else:
         beside = op("transpose")(sums, axes=(1, 0, rank + 2, *range(2, rank + 2)))
-        found = op("reshape")(beside, shape=(batch, index(len(weight)), *counts))
-    return found
+        expr = op("reshape")(beside, shape=(batch, index(len(weight)), *counts))
+    return expr
 
 
 def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
@@ -254,8 +254,8 @@ def _is_byte(of: Expr) -> bool:
 def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
     """Multiples of a step along an axis, of a given number of axes."""
     shape = [count if at == axis else index(1) for at in range(rank)]
-    found: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
-    return found
+    expr: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
+    return expr
 
 
 def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
@@ -270,8 +270,8 @@ def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
         return padded
     there = op("full")(shape=(1, 1, *of.shape[2:]), value=True, dtype=bool_)
     inside = op("pad")(there, pad_width=widths, constant_values=False)
-    found: Expr = op("where")(inside, padded, cast(zero, of.dtype))
-    return found
+    expr: Expr = op("where")(inside, padded, cast(zero, of.dtype))
+    return expr
 
 
 def by_channel(m: PatternMatch, lanes: int) -> Expr | None:

@@ -78,7 +78,7 @@ def shape_of(value: Expr) -> tuple[Any, ...]:
 def joined(joint: Joint, data: Expr, weights: tuple[Expr, ...], settings: Any) -> Expr | None:
     """One layer for several, as a tuple of their results, or None if they do not fit."""
     axis = joint.weight(settings)
-    shapes = [shape_of(each) for each in weights]
+    shapes = [shape_of(weight) for weight in weights]
     sizes = [known(shape[axis]) for shape in shapes]
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
     if settings.get("groups", 1) != 1 or None in sizes or len(others) > 1:
@@ -90,7 +90,7 @@ def joined(joint: Joint, data: Expr, weights: tuple[Expr, ...], settings: Any) -
 
 def batched(data: Expr, weights: tuple[Expr, ...]) -> Expr | None:
     """Dense layers of equal size as one batched product, or None."""
-    if len(shape_of(data)) != 2 or len({shape_of(each) for each in weights}) > 1:
+    if len(shape_of(data)) != 2 or len({shape_of(weight) for weight in weights}) > 1:
         return None
     whole = batch_matmul(expand_dims(data, axis=0), stack(weights), transpose_y=True)
     parts = split(whole, len(weights), axis=0)
@@ -109,10 +109,10 @@ def _weights(count: int, ranks: tuple[int, ...]) -> list[Any]:
 
 def _rule(joint: Joint, count: int) -> Rule:
     x: Any = hole("x", dtypes=NUMBER, rank=joint.ranks if joint.record is conv else None)
-    settings = [hole(each.name) for each in joint.record.attributes]
+    settings = [hole(attribute.name) for attribute in joint.record.attributes]
 
     def right(m: PatternMatch) -> Expr | None:
-        values = {each.name: m[each.name] for each in joint.record.attributes}
+        values = {attribute.name: m[attribute.name] for attribute in joint.record.attributes}
         return joined(joint, m.x, tuple(m[f"w{number}"] for number in range(count)), values)
 
     layers = [joint.record(x, weight, *settings) for weight in _weights(count, joint.ranks)]

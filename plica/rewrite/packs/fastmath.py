@@ -114,8 +114,8 @@ def with_fast_exp(record: Operator) -> Computed:
 
 def _faster(node: Expr) -> Expr:
     if isinstance(node, Apply) and node.op == exp.name:
-        made: Expr = _exp_of({"x": node.args[0]})
-        return made
+        expr: Expr = _exp_of({"x": node.args[0]})
+        return expr
     return node
 
 

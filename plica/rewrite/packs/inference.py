@@ -46,7 +46,7 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
     The rank constraints, implied by the type relation, help to find instances.
     """
     args = [hole(name, rank=ranks.get(name)) for name in record.inputs]
-    settings = [hole(each.name) for each in record.attributes]
+    settings = [hole(attribute.name) for attribute in record.attributes]
     return rule(f"unpack-{spoken(record.name)}", *by_definition(record, args, settings))
 
 

@@ -53,7 +53,7 @@ ONE_SIDED: Final = ("divide", "subtract")
 
 def settings(name: str) -> dict[str, Any]:
     """A hole for each attribute of an operator."""
-    return {each.name: hole(f"of_{each.name}") for each in op(name).attributes}
+    return {attribute.name: hole(f"of_{attribute.name}") for attribute in op(name).attributes}
 
 
 @attrs.frozen

@@ -52,7 +52,7 @@ def is_zero(value: Any) -> bool:
 def is_low(value: Any) -> bool:
     """Whether a number could be the lowest of some dtype."""
     return value == float("-inf") or any(
-        value == each.bounds[0] for each in NUMBER if not each.is_float
+        value == dtype.bounds[0] for dtype in NUMBER if not dtype.is_float
     )
 
 

@@ -83,7 +83,7 @@ def counts(starts: Given, stops: Given, steps: Given) -> Numbers | None:
     rows = _together(starts, stops, steps)
     if rows is None or any(step < 1 for _, _, step in rows):
         return None
-    return _placed([len(range(*each)) for each in rows])
+    return _placed([len(range(*row)) for row in rows])
 
 
 @derived
@@ -132,7 +132,7 @@ def flipped_along(
     rank, pairs = len(there), _together(there, elsewhere)
     if pairs is None:
         return None
-    chosen = range(rank) if axes is None else {each % rank for each in axes}
+    chosen = range(rank) if axes is None else {axis % rank for axis in axes}
     return _placed([a if at in chosen else b for at, (a, b) in enumerate(pairs)])
 
 

@@ -94,10 +94,10 @@ def found(m: PatternMatch) -> Transposed | None:
 def transposed(whole: Expr) -> Transposed | None:
     """A transposed convolution, or None if a size is unknown or it is empty."""
     assert isinstance(whole, Apply)
-    sizes = [sizes_of(each) for each in (*whole.args, whole)]
-    if any(each is None or 0 in each for each in sizes):
+    sizes = [sizes_of(expr) for expr in (*whole.args, whole)]
+    if any(size is None or 0 in size for size in sizes):
         return None
-    data, weight, result = [each or () for each in sizes]
+    data, weight, result = [size or () for size in sizes]
     settings, of = dict(whole.attrs), type_of(whole)
     assert isinstance(of, TensorType)
     sliding = windows("nn.conv_transpose", settings, len(data) - 2)

@@ -142,9 +142,9 @@ def deviation(before: Module, after: Module, *inputs: Any) -> tuple[float, ...]:
 
 
 def _operator(name: str) -> Operator:
-    found = find(name)
-    assert found is not None
-    return found
+    operator = find(name)
+    assert operator is not None
+    return operator
 
 
 def _slug(record: Operator, narrow: DType) -> str:
@@ -152,7 +152,7 @@ def _slug(record: Operator, narrow: DType) -> str:
 
 
 def _settings(record: Operator) -> list[Any]:
-    return [hole(each.name) for each in record.attributes]
+    return [hole(attribute.name) for attribute in record.attributes]
 
 
 def _bound(narrow: DType) -> Contract:
@@ -193,9 +193,9 @@ def _narrowed(record: Operator, narrow: DType) -> Computed:
         if not all(fits_in(narrow, each) for each in given):
             return None
         inner = [each if is_of(each, narrow) else cast(each, narrow) for each in given]
-        values = [m[each.name] for each in record.attributes]
-        found = record(tuple(inner), *values) if record.variadic else record(*inner, *values)
-        return cast(found, f32)
+        values = [m[attribute.name] for attribute in record.attributes]
+        expr = record(tuple(inner), *values) if record.variadic else record(*inner, *values)
+        return cast(expr, f32)
 
     return right
 

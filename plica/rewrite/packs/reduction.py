@@ -81,7 +81,7 @@ ORDERED: Final = {"sum": reassociates, "prod": reassociates}
 
 def is_open(axes: Any) -> bool:
     """Whether a reduction's axes are unspecified or counted from the end."""
-    return axes is None or any(each < 0 for each in axes) or tuple(sorted(axes)) != axes
+    return axes is None or any(axis < 0 for axis in axes) or tuple(sorted(axes)) != axes
 
 
 def counted(match: PatternMatch, wanted: Shape) -> Term | None:

@@ -90,12 +90,12 @@ class LinearLayer:
     @property
     def holes(self) -> dict[str, Any]:
         """A hole for each attribute."""
-        return {each.name: hole(each.name) for each in self.record.attributes}
+        return {attribute.name: hole(attribute.name) for attribute in self.record.attributes}
 
     def found(self, m: PatternMatch) -> Expr:
         """The operator as it was matched."""
-        made: Expr = self.on(m.x, m.w, self.settings(m))
-        return made
+        expr: Expr = self.on(m.x, m.w, self.settings(m))
+        return expr
 
     def settings(self, found: PatternMatch) -> dict[str, Any]:
         """The attributes of the operator as it was found."""
@@ -181,7 +181,7 @@ SHIFT_TOTALS: Final = {layer.slug: shift_total(layer) for layer in LAYERS if lay
 x: Any = varying("x", dtypes=NUMBER)
 s, a, b = (closed(name, dtypes=NUMBER) for name in "sab")
 divisor = closed("divisor", dtypes=FLOAT)
-n: Any = varying("n", dtypes=tuple(each for each in COMPUTED if each.is_integer))
+n: Any = varying("n", dtypes=tuple(dtype for dtype in COMPUTED if dtype.is_integer))
 one: Any = varying("one", dtypes=FLOAT, rank=0)
 (into,) = holes("into")
 whole: Any = cast(n, dtype=into)
@@ -228,8 +228,8 @@ def scaled(weight: Expr, axis: int, factor: Expr, groups: int) -> Expr:
 
 def shaped(value: Expr, shape: list[Any]) -> Expr:
     """A tensor in another shape; itself where it has it."""
-    made = reshape(value, tuple(shape))
-    return value if shape_of(made) == shape_of(value) else made
+    expr = reshape(value, tuple(shape))
+    return value if shape_of(expr) == shape_of(value) else expr
 
 
 def is_positive(factor: object) -> bool:
@@ -293,7 +293,7 @@ class ShiftsInputs:
 
 def around(layer: LinearLayer) -> Iterator[Rule]:
     """The rules of one layer."""
-    slides = any(each.name == "groups" for each in layer.record.attributes)
+    slides = any(attribute.name == "groups" for attribute in layer.record.attributes)
     # A vector on the right leaves a product without the axis before the last.
     ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
     data, floats = (varying("x", dtypes=dtypes, rank=ranks) for dtypes in (NUMBER, FLOAT))
@@ -433,7 +433,7 @@ def _is_determined(of: Expr) -> bool:
             continue
         if node.op not in _DETERMINED:
             return False
-        new = [each for each in node.args if each not in seen]
+        new = [arg for arg in node.args if arg not in seen]
         seen |= {*new}
         stack += new
     return True

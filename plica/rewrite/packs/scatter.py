@@ -60,7 +60,7 @@ def _shape(of: Expr) -> tuple[Scalar, ...]:
 
 def _is_empty(*values: Expr) -> bool:
     """Whether nothing is in one of some values."""
-    return any(known(size) == 0 for each in values for size in _shape(each))
+    return any(known(size) == 0 for value in values for size in _shape(value))
 
 
 def _number(of: Scalar) -> Expr:
@@ -99,10 +99,10 @@ def _places(indices: Expr, size: Scalar) -> Expr:
 
 def _linear(places: Sequence[Expr], sizes: Sequence[Scalar]) -> Expr:
     """Places along axes as those along one, row by row."""
-    found = places[0]
-    for each, size in zip(places[1:], sizes[1:], strict=True):
-        found = add(multiply(found, _number(size)), each)
-    return found
+    expr = places[0]
+    for place, size in zip(places[1:], sizes[1:], strict=True):
+        expr = add(multiply(expr, _number(size)), place)
+    return expr
 
 
 def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:

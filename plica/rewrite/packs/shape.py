@@ -34,12 +34,12 @@ a, o, t, u = holes("a o t u")
 
 def is_order(axes: Any) -> bool:
     """Whether a transpose names its axes from the front."""
-    return isinstance(axes, tuple) and all(each >= 0 for each in axes)
+    return isinstance(axes, tuple) and all(axis >= 0 for axis in axes)
 
 
 def is_explicit(dims: Any) -> bool:
     """Whether no dim of a shape is -1."""
-    return isinstance(dims, tuple) and all(known(each) != -1 for each in dims)
+    return isinstance(dims, tuple) and all(known(dim) != -1 for dim in dims)
 
 
 def is_identity(axes: Any) -> bool:

@@ -74,21 +74,21 @@ def _sorted(x: Expr, at: int, descending: bool, k: int | None = None) -> _Sorted
     plane = _plane(of.dtype, shape[at])
     if shape[at] <= LONGEST_ROW or plane is None:
         if shape[at] <= LONGEST_ROW:
-            found = first_places(keys, k=k or shape[at], descending=descending)
+            expr = first_places(keys, k=k or shape[at], descending=descending)
         else:
             runs = partial(first_places, k=LONGEST_RUN, descending=descending)
-            found = sorted_places(keys, descending, LONGEST_RUN, runs)
-            found = found if k is None else slice_(found, (0,), (k,), axes=(-1,))
-        found = transpose(found, back) if turned else found
-        return _Sorted(take_along_axis(x, found, axis=at, mode="clip"), found)
+            expr = sorted_places(keys, descending, LONGEST_RUN, runs)
+            expr = expr if k is None else slice_(expr, (0,), (k,), axes=(-1,))
+        expr = transpose(expr, back) if turned else expr
+        return _Sorted(take_along_axis(x, expr, axis=at, mode="clip"), expr)
     both = _in_planes(keys, descending, plane)
-    found, values = (
+    expr, values = (
         reshape(slice_(both, (n, 0), (n + 1, k or shape[at]), axes=(-2, -1)),
                 (*[shape[other] for other in order[:-1]], k or shape[at]))
         for n in (1, 0)
     )  # fmt: skip
-    found, values = cast(found, i64), cast(values, of.dtype)
-    return _Sorted(*[transpose(each, back) if turned else each for each in (values, found)])
+    expr, values = cast(expr, i64), cast(values, of.dtype)
+    return _Sorted(*[transpose(each, back) if turned else each for each in (values, expr)])
 
 
 def _plane(of: DType, size: int) -> DType | None:
@@ -107,7 +107,7 @@ def _plane(of: DType, size: int) -> DType | None:
     def has_places(plane: DType) -> bool:
         return size <= (1 << plane.row.digits if plane.is_float else plane.bounds[1])
 
-    return next((each for each in PLANES if has_all(each) and has_places(each)), None)
+    return next((dtype for dtype in PLANES if has_all(dtype) and has_places(dtype)), None)
 
 
 def _in_planes(keys: Expr, descending: bool, plane: DType) -> Expr:
@@ -126,9 +126,9 @@ def _in_planes(keys: Expr, descending: bool, plane: DType) -> Expr:
     runs = reshape(keys, (*rows, count, width))
     inside = first_places(runs, k=width, descending=descending)
     ordered = take_along_axis(runs, inside, axis=-1, mode="clip")
-    found = add(inside, multiply(iota_like(runs, axis=-2), scalar(width, i64)))
-    keys, found = (reshape(cast(each, plane), (*rows, 1, whole)) for each in (ordered, found))
-    both = where(equal(iota((2, 1)), scalar(0, i64)), keys, found)
+    expr = add(inside, multiply(iota_like(runs, axis=-2), scalar(width, i64)))
+    keys, expr = (reshape(cast(each, plane), (*rows, 1, whole)) for each in (ordered, expr))
+    both = where(equal(iota((2, 1)), scalar(0, i64)), keys, expr)
     while width < whole:
         both = merge_planes(both, width=width, descending=descending)
         width *= 2

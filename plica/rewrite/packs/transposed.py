@@ -114,10 +114,10 @@ def by_phases(m: PatternMatch) -> Expr | None:
     ]
     if not all(residues):
         return zeros(of.result, of.dtype)
-    if all(len(each) == 1 for each in residues):
+    if all(len(residue) == 1 for residue in residues):
         return spread(m, of, axes, [rest for (rest,) in residues])
-    if all(each == list(range(each[0], each[-1] + 1)) for each in residues):
-        axes = [[axis[at] for at in each] for axis, each in zip(axes, residues, strict=True)]
+    if all(residue == list(range(residue[0], residue[-1] + 1)) for residue in residues):
+        axes = [[axis[at] for at in residue] for axis, residue in zip(axes, residues, strict=True)]
     else:
         residues = [list(range(step)) for step in of.steps]
     padding, data = with_padding(m.x, of, axes)
@@ -188,7 +188,7 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
         return None
     settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
     sliding = windows("nn.conv_transpose", settings, len(weight) - 2)
-    steps = [each.stride for each in sliding]
+    steps = [window.stride for window in sliding]
     lengths = data.shape[2:]
     wanted = zip(made.shape[2:], lengths, steps, strict=True)
     if any(normal_dim(size) is not normal_dim(length * step) for size, length, step in wanted):
@@ -206,7 +206,7 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
         whole = conv(m.x, concat(tuple(weights)), padding=sides[0])
     else:
         pairs = zip(weights, sides, strict=True)
-        parts = [conv(m.x, each, padding=side, groups=m.groups) for each, side in pairs]
+        parts = [conv(m.x, expr, padding=side, groups=m.groups) for expr, side in pairs]
         whole = concat(tuple(parts), axis=1)
     rank, outputs = len(steps), weight[1] * m.groups
     apart_ = reshape(whole, (data.shape[0], *steps, outputs, *lengths))
@@ -231,8 +231,8 @@ def by_product(m: PatternMatch) -> Expr | None:
     taps, pixels = of.weight[2:], prod(of.data[2:])
     rows = transpose(reshape(m.w, (channels, outputs * prod(taps))), (1, 0))
     every = matmul(rows, reshape(m.x, (batch, channels, pixels)))
-    each = reshape(every, (batch, outputs, *taps, *of.data[2:]))
-    parts = [tapped(each, of, phase) for phase in product(*axes)]
+    expr = reshape(every, (batch, outputs, *taps, *of.data[2:]))
+    parts = [tapped(expr, of, phase) for phase in product(*axes)]
     return between(concat(tuple(parts), axis=1), of)
 
 
@@ -276,7 +276,7 @@ def of_a_pixel(m: PatternMatch) -> Expr | None:
     of = found(m)
     if of is None or prod(of.data[2:]) != 1 or of.groups != 1 or of.result[2:] != of.weight[2:]:
         return None
-    if any(each.before or each.after for each in of.sliding):
+    if any(window.before or window.after for window in of.sliding):
         return None
     if not np.isfinite(m.w.numpy().astype(np.float64)).all():
         return None  # where there is no pixel stands a zero, which no such number leaves one

@@ -70,7 +70,7 @@ def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
     """The maximum or mean along the first window axis, then along the others; None if that reads
     more than half as many vectors. The number of counted elements of a window is the product of
     those along its axes, so the mean of means is the mean."""
-    settings = {each.name: getattr(m, each.name) for each in pool.attributes}
+    settings = {attribute.name: getattr(m, attribute.name) for attribute in pool.attributes}
     rank = len(tensor(m.n).shape) - 2
     kernel, sliding = sliding_windows(pool.name, settings, rank)
     wide_ = [at for at in range(rank) if kernel[at] > 1]
@@ -102,9 +102,9 @@ def wide(record: Operator, *operands: Any) -> Rule:
     """The rule of one operator, whatever its attributes are."""
     settings: dict[str, Any] = {each.name: hole(each.name) for each in record.attributes}
     name = record.name.replace(".", "-").replace("_", "-")
-    made = record(*(cast(each, dtype=f32) for each in operands), **settings)
+    expr = record(*(cast(operand, dtype=f32) for operand in operands), **settings)
     left = record(*operands, **settings)
-    return rule(f"wide-{name}", left, cast(made, dtype=own_dtype(None, operands[0])))
+    return rule(f"wide-{name}", left, cast(expr, dtype=own_dtype(None, operands[0])))
 
 
 @attrs.frozen
@@ -121,12 +121,12 @@ class ScalesWideOutputs:
 
 def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
     """The rule for one layer with an f32 scale per output."""
-    slides = any(each.name == "groups" for each in layer.record.attributes)
+    slides = any(attribute.name == "groups" for attribute in layer.record.attributes)
     # A vector on the right leaves a product without the axis before the last.
     ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
     data: Any = hole("x", dtypes=narrow, rank=ranks)
-    made = cast(layer.pattern(data, (narrow,)), dtype=f32)
-    times = either(made * s, s * made)
+    expr = cast(layer.pattern(data, (narrow,)), dtype=f32)
+    times = either(expr * s, s * expr)
     left = cast(either(times, times + a, a + times), dtype=narrow)
     weight = layer.scaled_weight("outputs", cast(hole("w"), dtype=f32), s)
     whole = layer.on(cast(data, dtype=f32), weight)
@@ -157,7 +157,7 @@ _AVERAGED: Final[dict[str, Any]] = {each.name: hole(each.name) for each in avg_p
 
 WIDE: Final[Pack] = pack(
     "wide",
-    *(wide(each, x, y) for each in CONTRACTIONS),
+    *(wide(contraction, x, y) for contraction in CONTRACTIONS),
     wide(max_pool, x),
     rule("max-pool-by-axes", max_pool(n, **_SETTINGS), partial(by_axes, max_pool)),
     rule(

@@ -161,10 +161,10 @@ def layer_of(m: PatternMatch) -> WinogradLayer | None:
     weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
     assert isinstance(weight, TensorType)
     assert isinstance(result, TensorType)
-    if [known(each) for each in weight.shape[2:]] != [3, 3]:
+    if [known(scalar) for scalar in weight.shape[2:]] != [3, 3]:
         return None
     examples, *sizes = result.shape
-    outputs, rows, columns = (usual_size(each) for each in sizes)
+    outputs, rows, columns = (usual_size(size) for size in sizes)
     n = known(examples)
     n = 1 if n is None else n
     if not all((n, outputs, rows, columns)):
@@ -176,7 +176,7 @@ def layer_of(m: PatternMatch) -> WinogradLayer | None:
 def usual_size(of: Scalar) -> int:
     """The number a size is, where its dims are those of a usual image if they are open."""
     found = evaluate(
-        of, {each: USUAL_IMAGE_SIZE for each in free_vars(of) if isinstance(each, ScalarVar)}
+        of, {var: USUAL_IMAGE_SIZE for var in free_vars(of) if isinstance(var, ScalarVar)}
     )
     return 0 if found is None else found
 

@@ -36,10 +36,10 @@ with lazy_imports(__name__):
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
-FLOATS: Final = tuple(each for each in COMPUTED if each.is_float)
-INTEGERS: Final = tuple(each for each in COMPUTED if each.is_integer)
-SIGNED: Final = tuple(each for each in COMPUTED if each.kind in ("int", "float"))
-UNSIGNED: Final = tuple(each for each in COMPUTED if each.kind == "uint")
+FLOATS: Final = tuple(dtype for dtype in COMPUTED if dtype.is_float)
+INTEGERS: Final = tuple(dtype for dtype in COMPUTED if dtype.is_integer)
+SIGNED: Final = tuple(dtype for dtype in COMPUTED if dtype.kind in ("int", "float"))
+UNSIGNED: Final = tuple(dtype for dtype in COMPUTED if dtype.kind == "uint")
 
 # Any: a hole can stand for a term or an attribute, and an operator takes both.
 x, y, z = holes("x y z")
@@ -55,9 +55,9 @@ v: Any = hole("v", rank=0)
 
 def op(name: str) -> Any:
     """The operator of that name."""
-    if (found := find(name)) is None:
+    if (operator := find(name)) is None:
         raise CompilerBug(f"A table names the operator {name}, which there is not.")
-    return found
+    return operator
 
 
 def spoken(name: str) -> str:
@@ -70,9 +70,9 @@ def admitted(name: str) -> tuple[DType, ...]:
     of = op(name)
     given = {each.name: f32 if each.required else each.default for each in of.attributes}
     return tuple(
-        each
-        for each in DTYPES
-        if not isinstance(of.relation(given, *[TensorType((), each)] * len(of.inputs)), Mismatch)
+        dtype
+        for dtype in DTYPES
+        if not isinstance(of.relation(given, *[TensorType((), dtype)] * len(of.inputs)), Mismatch)
     )
 
 
@@ -110,7 +110,7 @@ def sizes(of: Shape) -> tuple[int, ...] | None:
 
 def ascending(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, in order; None is all of them."""
-    return tuple(range(rank)) if axes is None else tuple(sorted(each % rank for each in axes))
+    return tuple(range(rank)) if axes is None else tuple(sorted(axis % rank for axis in axes))
 
 
 _plan: Final = lru_cache(maxsize=1024)(plan)
@@ -126,8 +126,8 @@ class Evaluated:
     def __call__(self, match: PatternMatch) -> Term:
         closed = _plan(self.constant)(match.filling)
         with unobserved():
-            made = const(computed(closed), tensor(closed).dtype)
-        done: Term = _plan(self.right)({**match.filling, "w": derived_const(closed, made)})
+            constant = const(computed(closed), tensor(closed).dtype)
+        done: Term = _plan(self.right)({**match.filling, "w": derived_const(closed, constant)})
         return done
 
 
@@ -161,12 +161,12 @@ class FirstFilled:
 
     def among(self, names: frozenset[str]) -> Term | None:
         """The term for a match that fills the holes of these names."""
-        return next((each for each in self.terms if hole_names(each) <= names), None)
+        return next((term for term in self.terms if hole_names(term) <= names), None)
 
     def __call__(self, match: PatternMatch) -> Term | None:
         chosen = self.among(frozenset(match.filling))
-        made: Term | None = None if chosen is None else _plan(chosen)(match.filling)
-        return made
+        term: Term | None = None if chosen is None else _plan(chosen)(match.filling)
+        return term
 
 
 @attrs.frozen
@@ -228,11 +228,11 @@ class ByDefinition:
         if not isinstance(left, Apply) or left.op != self.record.name:
             return False
         given = dict(left.attrs)
-        parts = (*left.args, *(given[each.name] for each in self.record.attributes))
+        parts = (*left.args, *(given[attribute.name] for attribute in self.record.attributes))
         return tuple(getattr(it, "name", "") for it in parts) == (*self.inputs, *self.attributes)
 
     def __call__(self, match: PatternMatch) -> Term:
-        names = (each.name for each in self.record.attributes)
+        names = (attribute.name for attribute in self.record.attributes)
         values = {name: match[hole] for name, hole in zip(names, self.attributes, strict=True)}
         assert self.record.decompose is not None
         return self.record.decompose(values, *(match[each] for each in self.inputs))
@@ -252,7 +252,7 @@ def unfolded(name: str) -> Rule:
     """The rule that replaces a composite operator by what its record says it is made of."""
     of = op(name)
     inputs = [hole(f"{each}_of") for each in of.inputs]
-    attributes = [hole(f"of_{each.name}") for each in of.attributes]
+    attributes = [hole(f"of_{attribute.name}") for attribute in of.attributes]
     return rule(f"{spoken(name)}-unfolded", *by_definition(of, inputs, attributes))
 
 

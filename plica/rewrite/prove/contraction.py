@@ -66,7 +66,7 @@ CHANNELS: Final[dict[TermFunction, tuple[LinearLayer, End]]] = {
     CHANNEL_SCALES[layer.slug, end]: (layer, end)
     for layer in LAYERS for end in ("inputs", "outputs")
 }  # fmt: skip
-TOTALS: Final = {SHIFT_TOTALS[each.slug]: each for each in LAYERS if each.slug in SHIFT_TOTALS}
+TOTALS: Final = {SHIFT_TOTALS[layer.slug]: layer for layer in LAYERS if layer.slug in SHIFT_TOTALS}
 
 
 def contracted(
@@ -74,17 +74,17 @@ def contracted(
 ) -> OpenTensor:
     """A contraction or a window of tensors of one dtype."""
     dtype, domain = args[0].dtype, DOMAINS[record.name]
-    if any(each.dtype is not dtype for each in args) or dtype not in NUMBER:
-        raise IllTypedRule(f"{record.name} of {', '.join(str(each.dtype) for each in args)}")
+    if any(tensor.dtype is not dtype for tensor in args) or dtype not in NUMBER:
+        raise IllTypedRule(f"{record.name} of {', '.join(str(tensor.dtype) for tensor in args)}")
     for arg, rank in zip(args, RANKS.get(record.name, ()), strict=False):
         if rank is not None:
             reading.legal(("rank", rank, unpermuted(arg.shape)), f"{record.name} of another rank")
-    over, orders = standard(reading, record.name, given, [each.shape for each in args])
+    over, orders = standard(reading, record.name, given, [tensor.shape for tensor in args])
     if over.operator != record.name:
         reading.use(f"{record.name} is {over.operator}")
     turned = [_transposed(reading, arg, order) for arg, order in zip(args, orders, strict=True)]
     if (swapped := _product_of_transposes(reading, over)) is not None:
-        over, turned = swapped, [_transposed(reading, each, TWO) for each in turned[::-1]]
+        over, turned = swapped, [_transposed(reading, tensor, TWO) for tensor in turned[::-1]]
     reading.legal(("contracted", over), f"{record.name} of other shapes")
 
     def at(index: OpenIndex) -> Scalar:
@@ -96,18 +96,18 @@ def contracted(
         assert body is not None
         return as_dtype(_fold(reading, domain.combiner, place, body), dtype)
 
-    found = OpenTensor(dtype, over.result, at)
-    return found if swapped is None else _transposed(reading, found, TWO)
+    open_tensor = OpenTensor(dtype, over.result, at)
+    return open_tensor if swapped is None else _transposed(reading, open_tensor, TWO)
 
 
 def _product_of_transposes(reading: RuleFacts, over: Contracted) -> Contracted | None:
     """The product of transposes that a product of two matrices is a transpose of, where that one
     stands for both."""
     shapes = over.shapes
-    matrices = all(reading.is_known(("rank", 2, unpermuted(each))) for each in shapes)
+    matrices = all(reading.is_known(("rank", 2, unpermuted(shape))) for shape in shapes)
     if over.operator != "matmul" or not matrices:
         return None
-    turned = tuple(reading.facts.permuted(each, TWO) for each in shapes[::-1])
+    turned = tuple(reading.facts.permuted(shape, TWO) for shape in shapes[::-1])
     reading.seen |= {
         ("rank", 2, Contracted("matmul", (), each).result) for each in (shapes, turned)
     }

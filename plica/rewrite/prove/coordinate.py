@@ -153,7 +153,7 @@ class GridReading:
             self.owed += found
 
     def same_dtype(self, *tensors: GridTensor) -> None:
-        for a, b in pairwise(self.dtype_of(each.dtype) for each in tensors):
+        for a, b in pairwise(self.dtype_of(tensor.dtype) for tensor in tensors):
             if a != b and not self.is_left:
                 raise Unprovable("the dtypes may differ")
             if a != b:
@@ -179,7 +179,7 @@ class GridReading:
             case Apply(name, args, _):
                 given = dict(node.attrs)
                 if name == "concat":
-                    return self._concat([self.tensor(each) for each in args], given["axis"])
+                    return self._concat([self.tensor(arg) for arg in args], given["axis"])
                 if name == "broadcast_to":
                     self._ranked(args[0])
                 if name in READERS and len(args) == 1:
@@ -191,7 +191,7 @@ class GridReading:
                 if name == "where":
                     return self._where(*map(self.tensor, args))
                 if name in CONDITIONS or name in RING:
-                    return self._elementwise(name, [self.tensor(each) for each in args])
+                    return self._elementwise(name, [self.tensor(arg) for arg in args])
                 raise Unprovable(f"{name} is not modelled by coordinates")
         raise Unprovable(f"{type(node).__name__} is not modelled by coordinates")
 
@@ -275,7 +275,7 @@ class GridReading:
         """A broadcast may add axes, unless the guard speaks of all axes of what it repeats."""
         parts = [node, *(arg for each in post_order(node) if isinstance(each, Apply)
                          for arg in each.args)]  # fmt: skip
-        if any(isinstance(each, Hole) and each.name not in self.bounded for each in parts):
+        if any(isinstance(part, Hole) and part.name not in self.bounded for part in parts):
             raise Unprovable("a broadcast may add axes")
 
     def _broadcast(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
@@ -336,12 +336,12 @@ class GridReading:
     def _concat(self, parts: list[GridTensor], axis: Any) -> GridTensor:
         here = self.on_axis(axis)
         self.same_dtype(*parts)
-        if len({each.sort for each in parts}) != 1:
+        if len({part.sort for part in parts}) != 1:
             raise Unprovable("the parts of concat may have different dtypes")
         first, *others = parts
-        for each in others:
-            self.same_size(first, each, here)
-            first = self._joined(first, each, here)
+        for grid_tensor in others:
+            self.same_size(first, grid_tensor, here)
+            first = self._joined(first, grid_tensor, here)
         return first
 
     def _joined(self, a: GridTensor, b: GridTensor, here: Coordinates) -> GridTensor:
@@ -365,7 +365,7 @@ class GridReading:
 
     def _elementwise(self, name: str, args: list[GridTensor]) -> GridTensor:
         wanted: Sort = "Bool" if name in CONDITIONS else "Real"
-        if any(each.sort != wanted for each in args):
+        if any(arg.sort != wanted for arg in args):
             raise Unprovable(f"{name} of other dtypes")
         self.same_dtype(*args)
         self.owe_same(*args)
@@ -465,7 +465,7 @@ def coordinate_proof(rule: Rule) -> Proved:
 
 def _enough(reading: GridReading) -> int:
     """The rank of note [Ranks that are enough]."""
-    pairs = sum(len(each) * (len(each) - 1) // 2 for each in reading.reads.values())
+    pairs = sum(len(read) * (len(read) - 1) // 2 for read in reading.reads.values())
     return len(reading.conditions) + pairs + len(reading.alone) + 1
 
 

@@ -106,18 +106,18 @@ class RuleReading(RuleFacts):
         """
         self.tensor(term)
         self.memo.clear()
-        found = self.tensor(term)
+        open_tensor = self.tensor(term)
         self.memo.clear()
         self.assumes = False
-        return found
+        return open_tensor
 
     def tensor(self, term: Term) -> OpenTensor:
         """What a part of a side is."""
         for node in post_order(term):
             if node in self.memo or not isinstance(node, Expr):
                 continue
-            if (found := self._read(node)) is not None:
-                self.memo[node] = found
+            if (open_tensor := self._read(node)) is not None:
+                self.memo[node] = open_tensor
         return self.memo[term]
 
     def _read(self, node: Expr) -> OpenTensor | None:
@@ -132,7 +132,7 @@ class RuleReading(RuleFacts):
             case Literal() | Apply("split"):
                 return None
             case If(condition, then, orelse):
-                return self._if(*(self.memo[each] for each in (condition, then, orelse)))
+                return self._if(*(self.memo[expr] for expr in (condition, then, orelse)))
             case Rest(name):  # tensors end to end are one tensor
                 shape, dtype = NamedShape(name), self.dtype_of(name)
                 return OpenTensor(
@@ -174,8 +174,8 @@ class RuleReading(RuleFacts):
             )
 
         def at(index: OpenIndex) -> Scalar:
-            found = self.atom(("hole", name, index), dtype, name)
-            return demanded(self, name, found)
+            var = self.atom(("hole", name, index), dtype, name)
+            return demanded(self, name, var)
 
         return OpenTensor(dtype, shape, at)
 
@@ -192,15 +192,15 @@ class RuleReading(RuleFacts):
             return self._fill(record.name, given, of.shape, of.dtype)
         if record.name in FILLS:
             return self._fill(record.name, given, shape_of(self, given["shape"]), f32)
-        if record.name in DOMAINS and not any(isinstance(each, Literal) for each in args):
-            return contracted(self, record, given, [self.memo[each] for each in args])
+        if record.name in DOMAINS and not any(isinstance(expr, Literal) for expr in args):
+            return contracted(self, record, given, [self.memo[expr] for expr in args])
         if record.name in PLACES:
             shape = self.memo[args[0]].shape if args else shape_of(self, given["shape"])
             return self._places(given["axis"], self.value(given["dtype"]), shape)
         if record.name == "einsum":
-            return einsum(self, given, [self.memo[each] for each in args])
+            return einsum(self, given, [self.memo[expr] for expr in args])
         if record.name == "concat":
-            return joined_parts(self, [self.memo[each] for each in args], given["axis"])
+            return joined_parts(self, [self.memo[expr] for expr in args], given["axis"])
         if len(args) != 1 or isinstance(args[0], Literal):
             raise Unprovable(f"{record.name} is not modelled")
         of = self.memo[args[0]]
@@ -251,7 +251,7 @@ class RuleReading(RuleFacts):
     def _pointwise(
         self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
     ) -> OpenTensor:
-        shapes = [each.shape for each in args]
+        shapes = [open_tensor.shape for open_tensor in args]
         if self.assumes:
             self.facts.learn_together(shapes)
         elif not all(self.facts.is_together(a, b) for a in shapes for b in shapes):
@@ -274,16 +274,16 @@ class RuleReading(RuleFacts):
         if any(isinstance(value, Hole | Derived) for value in given.values()):
             if record.name not in PARAMETRIC:
                 return self._opaque(record, given, args)
-            plain = {each.name: each.default for each in record.attributes}
-            result = record.relation(plain, *(TensorType((), each.dtype) for each in args))
+            plain = {attribute.name: attribute.default for attribute in record.attributes}
+            result = record.relation(plain, *(TensorType((), arg.dtype) for arg in args))
             if isinstance(result, Mismatch):
                 raise IllTypedRule(result.message)
             return with_parameters(self, record.name, given, args[0].dtype), args[0].dtype
-        result = record.relation(given, *(TensorType((), each.dtype) for each in args))
+        result = record.relation(given, *(TensorType((), arg.dtype) for arg in args))
         if isinstance(result, Mismatch):
             raise IllTypedRule(result.message)
         assert isinstance(result, TensorType)
-        buffers = [buffer(f"operand{i}", (), each.dtype) for i, each in enumerate(args)]
+        buffers = [buffer(f"operand{i}", (), arg.dtype) for i, arg in enumerate(args)]
         assert record.compute is not None
         made = record.compute(given, *buffers)
         assert isinstance(made, Compute)
@@ -308,15 +308,15 @@ class RuleReading(RuleFacts):
         """
         if record.name == "cast":
             raise Unprovable("cast to an unknown dtype")
-        dtypes = tuple(each.dtype for each in args)
+        dtypes = tuple(arg.dtype for arg in args)
         key = (record.name, tuple(given.items()), dtypes)
         self.legal(key, f"{record.name} of other attributes or dtypes")
         dtype = dtypes[0]
 
         def meaning(elements: list[Scalar]) -> Scalar:
-            found = self.atom((*key, tuple(elements)), dtype, "opaque")
-            self.opaque.add(found)
-            return found
+            var = self.atom((*key, tuple(elements)), dtype, "opaque")
+            self.opaque.add(var)
+            return var
 
         return meaning, dtype
 
@@ -440,11 +440,11 @@ class RuleReading(RuleFacts):
 
     def _flip(self, of: OpenTensor, axes: AxisSet) -> OpenTensor:
         """A tensor flipped; of a flip, along the axes of exactly one of the two."""
-        for each in axes:
-            self.legal(("flip", each), "a flip of other axes")
+        for axis in axes:
+            self.legal(("flip", axis), "a flip of other axes")
 
         def at(index: OpenIndex) -> Scalar:
-            turned = tuple(each for each in axes if each not in self.facts.ones)
+            turned = tuple(axis for axis in axes if axis not in self.facts.ones)
             if isinstance(index, MappedIndex) and index is MappedIndex(
                 index.index, "flip", index.attributes, of.shape
             ):

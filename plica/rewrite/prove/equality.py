@@ -83,9 +83,9 @@ def _with_folds_of(
                 same[right] = left
                 reading.use("reductions of equal terms are equal")
                 break
-    found = map_bottom_up(lambda node: same.get(node, node), b)
-    assert isinstance(found, Scalar)
-    return found
+    scalar = map_bottom_up(lambda node: same.get(node, node), b)
+    assert isinstance(scalar, Scalar)
+    return scalar
 
 
 def _comes_out_of(
@@ -112,9 +112,9 @@ def _comes_out(
     """The laws under which a function of a reduction is a reduction of the function."""
 
     def applied(to: Scalar) -> Scalar:
-        found = map_bottom_up(lambda node: to if node is variable else node, function)
-        assert isinstance(found, Scalar)
-        return found
+        scalar = map_bottom_up(lambda node: to if node is variable else node, function)
+        assert isinstance(scalar, Scalar)
+        return scalar
 
     dtype = dtype_of(part.body)
     if {"sum", "prod"} & {whole.combiner, part.combiner}:

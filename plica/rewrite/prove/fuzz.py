@@ -85,8 +85,8 @@ def mutants_of(base: Rule) -> list[Mutant]:
     """Every mutant of a rule that the prover can be tried on."""
     edits = {"term": term_edits, "guard": guard_edits, "contract": contract_edits}
     return [
-        Mutant(kind, base.name, what, made)
-        for kind, found in edits.items() for what, made in found(base)
+        Mutant(kind, base.name, what, rule)
+        for kind, found in edits.items() for what, rule in found(base)
     ]  # fmt: skip
 
 

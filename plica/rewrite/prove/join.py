@@ -12,7 +12,7 @@ from plica.rewrite.prove.rule_facts import RuleFacts
 
 def joined_parts(reading: RuleFacts, parts: list[OpenTensor], axis: Any) -> OpenTensor:
     """Tensors end to end; a concatenation of concatenations has all their parts."""
-    if len({each.dtype for each in parts}) != 1:
+    if len({open_tensor.dtype for open_tensor in parts}) != 1:
         raise IllTypedRule("the parts of concat have one dtype")
     flat = [
         piece
@@ -21,12 +21,12 @@ def joined_parts(reading: RuleFacts, parts: list[OpenTensor], axis: Any) -> Open
     ]
     if len(flat) == 1:
         return flat[0]
-    cuts = [reading.cuts.get(each) for each in flat]
+    cuts = [reading.cuts.get(open_tensor) for open_tensor in flat]
     if cuts[0] is not None:
         whole = cuts[0][0]
         if cuts == [(whole, len(flat), axis, number) for number in range(len(flat))]:
             return whole
-    shapes = tuple(each.shape for each in flat)
+    shapes = tuple(open_tensor.shape for open_tensor in flat)
     if reading.assumes:
         reading.seen.add(("concat", axis, shapes))
     elif not any(
@@ -37,9 +37,9 @@ def joined_parts(reading: RuleFacts, parts: list[OpenTensor], axis: Any) -> Open
     dtype = flat[0].dtype
 
     def at(index: OpenIndex) -> Scalar:
-        places = [MappedIndex(index, "concat", (axis, i, *shapes), each.shape)
-                  for i, each in enumerate(flat)]  # fmt: skip
-        key = tuple(each.at(place) for each, place in zip(flat, places, strict=True))
+        places = [MappedIndex(index, "concat", (axis, i, *shapes), open_tensor.shape)
+                  for i, open_tensor in enumerate(flat)]  # fmt: skip
+        key = tuple(open_tensor.at(place) for open_tensor, place in zip(flat, places, strict=True))
         return reading.atom(("concat", axis, index, shapes, key), dtype, "joined")
 
     return OpenTensor(dtype, shape, at, tuple(flat), axis)
@@ -54,18 +54,18 @@ def part_of_split(
         return of
     if reading.is_known(("split", sections, axis, of.shape)) and number == 0:
         return of
-    shapes = tuple(each.shape for each in of.parts)
+    shapes = tuple(part.shape for part in of.parts)
     known = (("split", sections, axis, *shapes), ("split", sections, axis, *shapes[:1]))
     if len(shapes) == 2 and of.axis == axis and any(map(reading.is_known, known)):
         return of.parts[number]
     key = (("sections", sections), ("axis", axis), ("number", number))
     reading.legal(("part", sections, axis, of.shape), "a split of another shape")
     shape = MappedShape("split", key, of.shape)
-    made = OpenTensor(
+    open_tensor = OpenTensor(
         of.dtype, shape, lambda index: of.at(MappedIndex(index, "split", key, of.shape))
     )
-    reading.cuts[made] = (of, sections, axis, number)
-    return made
+    reading.cuts[open_tensor] = (of, sections, axis, number)
+    return open_tensor
 
 
 def _is_run(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:

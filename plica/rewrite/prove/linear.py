@@ -47,10 +47,10 @@ def linear_form(
         reading.use(SPLITS)
     total: sc.Scalar | None = None
     for factors in products:
-        outer = [each for each in factors if is_total(reading, each)
-                 and not depends(reading, each, of.gone)]  # fmt: skip
-        inner = sorted((each for each in factors if each not in outer), key=repr)
-        if any(not isinstance(each, sc.Lit) for each in outer):
+        outer = [scalar for scalar in factors if is_total(reading, scalar)
+                 and not depends(reading, scalar, of.gone)]  # fmt: skip
+        inner = sorted((scalar for scalar in factors if scalar not in outer), key=repr)
+        if any(not isinstance(scalar, sc.Lit) for scalar in outer):
             reading.use(LEAVES)
         term = atom(attrs.evolve(of, body=_product(inner, dtype)))
         for factor in outer:
@@ -60,11 +60,11 @@ def linear_form(
 
 
 def _product(factors: list[sc.Scalar], dtype: DType) -> sc.Scalar:
-    found: sc.Scalar | None = None
-    for each in factors:
-        factor = as_dtype(each, dtype)
-        found = factor if found is None else sc.Mul(found, factor)
-    return sc.Lit(1, dtype) if found is None else found
+    scalar: sc.Scalar | None = None
+    for term in factors:
+        factor = as_dtype(term, dtype)
+        scalar = factor if scalar is None else sc.Mul(scalar, factor)
+    return sc.Lit(1, dtype) if scalar is None else scalar
 
 
 def _products(reading: RuleFacts, node: sc.Scalar) -> list[list[sc.Scalar]]:
@@ -74,7 +74,7 @@ def _products(reading: RuleFacts, node: sc.Scalar) -> list[list[sc.Scalar]]:
         case sc.Add(left, right):
             return [*_products(reading, left), *_products(reading, right)]
         case sc.Sub(left, right) if of.kind != "uint":
-            negated = [[sc.Lit(-1, of), *each] for each in _products(reading, right)]
+            negated = [[sc.Lit(-1, of), *product] for product in _products(reading, right)]
             return [*_products(reading, left), *negated]
         case sc.Mul(left, right):
             both = itertools.product(_products(reading, left), _products(reading, right))
@@ -84,7 +84,7 @@ def _products(reading: RuleFacts, node: sc.Scalar) -> list[list[sc.Scalar]]:
         case sc.Select(condition, then, sc.Lit(0)) if is_total(reading, then):
             reading.use(SELECTS)
             inside = sc.Select(condition, sc.Lit(1, of), sc.Lit(0, of))
-            return [[inside, *each] for each in _products(reading, then)]
+            return [[inside, *product] for product in _products(reading, then)]
         case sc.Lit(0):
             return []
         case sc.Lit(1):
@@ -131,6 +131,6 @@ def _is_partial(node: Term) -> bool:
 def undefined_atoms(reading: RuleFacts) -> frozenset[sc.ScalarVar]:
     """The unknown numbers that stand for what may be undefined."""
     return frozenset(
-        each for each in reading.keys
-        if isinstance(each, sc.ScalarVar) and not is_total(reading, each)
+        key for key in reading.keys
+        if isinstance(key, sc.ScalarVar) and not is_total(reading, key)
     )  # fmt: skip

@@ -86,7 +86,7 @@ def learn_bounds(reading: RuleFacts, right: Term) -> None:
     """Constants of which the right side takes the number are plain bounds."""
     for node in post_order(right):
         if isinstance(node, Derived) and node.function is bound:
-            reading.plain |= {each.name for each in node.args if isinstance(each, Hole)}
+            reading.plain |= {arg.name for arg in node.args if isinstance(arg, Hole)}
 
 
 def demanded(reading: RuleFacts, name: str, found: Scalar) -> Scalar:
@@ -110,5 +110,5 @@ def clipped_twice_of(reading: RuleFacts, node: Derived) -> OpenTensor:
         parameter(reading, each, of.dtype, name)
         for each, name in zip(bounds, ("min", "max") * 2, strict=True)
     )
-    least, most = (clipped(each, less, more) for each in (Min(low, high), high))
+    least, most = (clipped(scalar, less, more) for scalar in (Min(low, high), high))
     return OpenTensor(of.dtype, of.shape, lambda index: clipped(of.at(index), least, most))

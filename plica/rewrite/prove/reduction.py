@@ -71,7 +71,7 @@ def flip_axes(reading: RuleFacts, axes: Any, shape: OpenShape) -> AxisSet:
     """The axes that are flipped; those in two sets are not."""
     if isinstance(axes, Derived) and reading.memo[axes.args[-1]].shape is shape:
         if axes.function is exclusive:
-            first, second = ((reading.facts.axes(each, shape),) for each in axes.args[:2])
+            first, second = ((reading.facts.axes(arg, shape),) for arg in axes.args[:2])
             return differing(first, second)
         if axes.function is longer:  # along the others a flip moves nothing
             axes = axes.args[0]
@@ -145,9 +145,9 @@ def _unknown(reading: RuleFacts, of: OpenFold) -> Scalar:
             reading.use("a reduction of a reduction is one")
             of = attrs.evolve(inner, gone=both)
     key = ("fold", of.combiner, *of.domain, of.body)
-    found = reading.atom(key, dtype_of(of.body), of.combiner)
-    reading.folds[found] = of
-    return found
+    var = reading.atom(key, dtype_of(of.body), of.combiner)
+    reading.folds[var] = of
+    return var
 
 
 def _measured(shape: OpenShape) -> OpenShape:

@@ -81,7 +81,7 @@ def _places(side: Term) -> Iterator[tuple[str, Any, Kind]]:  # Any: a term, or a
         if isinstance(node, Apply):
             record = find(node.op)
             assert record is not None
-            readers = {each.name: each.read for each in record.attributes}
+            readers = {attribute.name: attribute.read for attribute in record.attributes}
             yield from ((f"an operand of {node.op}", arg, TENSOR) for arg in node.args)
             for name, value in node.attrs:
                 yield f"{name} of {node.op}", value, _kind(readers[name])

@@ -22,16 +22,16 @@ DETOUR: Final = "what was widened is rounded to itself"
 
 def direct(term: Scalar) -> Scalar:
     """A scalar without roundings that change nothing."""
-    found = map_bottom_up(_without_detour, term)
-    assert isinstance(found, Scalar)
-    return found
+    scalar = map_bottom_up(_without_detour, term)
+    assert isinstance(scalar, Scalar)
+    return scalar
 
 
 def _without_detour(node: Term) -> Term:
     if not isinstance(node, Cast) or node.dtype.name not in FORMATS:
         return node
-    found = _narrow(node.value, node.dtype) if dtype_of(node.value).is_float else None
-    return node if found is None else found
+    scalar = _narrow(node.value, node.dtype) if dtype_of(node.value).is_float else None
+    return node if scalar is None else scalar
 
 
 def _narrow(term: Scalar, to: DType) -> Scalar | None:

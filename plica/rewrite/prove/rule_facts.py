@@ -57,8 +57,8 @@ class RuleFacts:
     def atom(self, key: tuple[Any, ...], dtype: DType, hint: str) -> ScalarVar:
         """The unknown number of a key."""
         if key not in self.atoms:
-            found = self.atoms[key] = ScalarVar(Name(hint, len(self.atoms)), dtype)
-            self.keys[found] = key
+            var = self.atoms[key] = ScalarVar(Name(hint, len(self.atoms)), dtype)
+            self.keys[var] = key
         return self.atoms[key]
 
     def use(self, theorem: str) -> None:
@@ -67,9 +67,9 @@ class RuleFacts:
 
     def dtype_of(self, name: str) -> DType:
         """The dtype of the tensor that fills a hole."""
-        if (found := self.dtypes[name]) is None:
+        if (dtype := self.dtypes[name]) is None:
             raise Unprovable(f"{name} is no tensor")
-        return found
+        return dtype
 
     def flag(self, value: Any) -> Any:
         """The value of an attribute that is a condition, where it is decided."""

@@ -291,8 +291,8 @@ def _chosen(
     (name, options), *others = rest
     later = {other for other, _ in others}
     settled = [part for part in parts if name in (own := _names(part)) and own.isdisjoint(later)]
-    for each in options:
-        chosen = {**known, name: each}
+    for option in options:
+        chosen = {**known, name: option}
         if all(_is_term(part, _of(part, chosen)) for part in settled):
             yield from _chosen(chosen, others, parts)
 

@@ -134,7 +134,7 @@ class ShapeFacts:
         if (inner := self._one_order(small, large)) is not None and self.is_below(*inner):
             return True
         above = [b for a, b in self._below if a is small]
-        return any(each is not small and self.is_below(each, large) for each in above)
+        return any(shape is not small and self.is_below(shape, large) for shape in above)
 
     def _one_order(self, a: OpenShape, b: OpenShape) -> tuple[OpenShape, OpenShape] | None:
         """The shapes of one rank that one permutation turns into these."""
@@ -202,7 +202,7 @@ class ShapeFacts:
         if len(orders) == 1 and all(isinstance(part, PermutedShape) for part in kept):
             (order,) = orders
             inner = [part.of for part in kept if isinstance(part, PermutedShape)]
-            if all(self.fits(each, order) for each in inner):
+            if all(self.fits(open_shape, order) for open_shape in inner):
                 self.use("a transpose comes out of a broadcast")
                 return PermutedShape(self.broadcast(inner), order)
         return BroadcastShape(tuple(sorted(kept, key=repr)))

@@ -297,7 +297,7 @@ class _Encoder:
         Both are symmetric about zero, as rounding to nearest is; solvers are slow at multipliers.
         """
         a, b = kids
-        left, right = (f"(fp.abs {each})" for each in kids)
+        left, right = (f"(fp.abs {child})" for child in kids)
         size = f"(fp.abs {self.unknown(name, [left, right], of, of)})"
         assert isinstance(node, sc.Pair)
         if isinstance(node.right, sc.Lit) and abs(node.right.value) == 1:

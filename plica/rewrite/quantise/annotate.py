@@ -97,10 +97,10 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     """
     known = infer(module)
     main = known.main_function()
-    order = [each for each in _dataflow(main) if _is_number(each) and not is_closed(each)]
+    order = [expr for expr in _dataflow(main) if _is_number(expr) and not is_closed(expr)]
     reasons = {each: _reason(each) for each in order if isinstance(each, Apply)}
-    layers = [each for each, why in reasons.items() if each.op in LAYERS and why is None]
-    _check_keep(keep, [each.op for each in reasons])
+    layers = [node for node, why in reasons.items() if node.op in LAYERS and why is None]
+    _check_keep(keep, [reason.op for reason in reasons])
     for named in reasons:
         if named.op in keep:
             reasons[named] = "It is kept by its name."
@@ -108,15 +108,15 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
         if word in keep and layers:
             reasons[layers[place]] = f"The {word} layer is kept."
     demanded = _demand(main, order, reasons)
-    taken = {each for each, why in reasons.items() if why is None}
+    taken = {node for node, why in reasons.items() if why is None}
     points: dict[Expr, None] = {}
     for each in order:
         if each in taken:
             points.update(dict.fromkeys(map(origin, _data(each))))
-    ordered = [each for each in _dataflow(main) if each in points]
+    ordered = [expr for expr in _dataflow(main) if expr in points]
     rows = (*_rows(order, taken, points, reasons, demanded), *_others(main))
     return Annotated(
-        known, tuple(ordered), {each: LAYERS[each.op] for each in layers if each in taken}, rows
+        known, tuple(ordered), {layer: LAYERS[layer.op] for layer in layers if layer in taken}, rows
     )
 
 
@@ -184,7 +184,7 @@ def _dataflow(main: Function) -> list[Expr]:
             continue
         seen.add(node)
         stack.append((node, True))
-        stack.extend((each, False) for each in reversed(_inside(node)))
+        stack.extend((expr, False) for expr in reversed(_inside(node)))
     return order
 
 
@@ -208,7 +208,7 @@ def _is_number(of: Expr) -> bool:
 def _data(of: Expr) -> tuple[Expr, ...]:
     """The non-constant operands of an operator."""
     assert isinstance(of, Apply)
-    return tuple([each for each in of.args if not is_closed(each)])
+    return tuple([arg for arg in of.args if not is_closed(arg)])
 
 
 def origin(of: Expr) -> Expr:
@@ -278,7 +278,7 @@ def _is_along(of: Apply) -> bool:
     """Whether an operator adds a constant to a layer's result, or scales it by a positive one."""
     if of.op not in ("add", "multiply") or len(_data(of)) != 1:
         return False
-    (fixed,) = [each for each in of.args if is_closed(each)]
+    (fixed,) = [arg for arg in of.args if is_closed(arg)]
     values = value_of(fixed)
     return values is not None and (of.op == "add" or bool(np.all(values > 0)))
 
@@ -288,7 +288,7 @@ def _is_whole(of: Apply, points: dict[Expr, None], demanded: set[Expr]) -> bool:
     (data,) = _data(of)
     if data not in points:
         return True
-    (fixed,) = [type_of(each) for each in of.args if is_closed(each)]
+    (fixed,) = [type_of(arg) for arg in of.args if is_closed(arg)]
     assert isinstance(fixed, TensorType)
     shape = static_shape(fixed)
     single = shape is not None and int(np.prod(shape)) == 1

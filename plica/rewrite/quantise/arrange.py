@@ -45,10 +45,10 @@ def carried(name: str) -> Rule:
         scale, zero = one(m.s), one(m.z)
         if scale is None or zero is None or scale <= 0:
             return None
-        settings = {each.name: m[each.name] for each in record.attributes}
+        settings = {attribute.name: m[attribute.name] for attribute in record.attributes}
         return dequantise(record(m.x, **settings), m.s, m.z)
 
-    settings = [hole(each.name) for each in record.attributes]
+    settings = [hole(attribute.name) for attribute in record.attributes]
     return rule(f"integer-{spoken(name)}", record(bytes_, *settings), right)
 
 
@@ -77,11 +77,11 @@ def tabled(name: str) -> Rule:
 
     def right(m: PatternMatch) -> Expr | None:
         parts = [value_of(each) for each in (m.s, m.z, m.u, m.o)]
-        if any(each is None or each.size != 1 for each in parts):
+        if any(part is None or part.size != 1 for part in parts):
             return None
-        bottom, top = (int(each) for each in tensor(m.x).dtype.bounds)
+        bottom, top = (int(bound) for bound in tensor(m.x).dtype.bounds)
         every = const(np.arange(bottom, top + 1), tensor(m.x).dtype)
-        settings = {each.name: m[each.name] for each in record.attributes}
+        settings = {attribute.name: m[attribute.name] for attribute in record.attributes}
         plain = [reshaped(each) for each in (m.s, m.z, m.u, m.o)]
         inside = record(dequantise(every, plain[0], plain[1]), **settings)
         results = value_of(quantise(inside, plain[2], plain[3], m.rounding, m.low, m.high))
@@ -91,5 +91,5 @@ def tabled(name: str) -> Rule:
         place = place if not bottom else subtract(place, const(bottom, i32))
         return take(const(results, tensor(m.o).dtype), place, axis=0)
 
-    settings = [hole(each.name) for each in record.attributes]
+    settings = [hole(attribute.name) for attribute in record.attributes]
     return rule(f"table-{spoken(name)}", into(record(bytes_, *settings)), right)

@@ -143,8 +143,8 @@ def weights(values: Array, axis: int, spec: Spec) -> tuple[Array, Array]:
     far = np.abs(wide).max(axis=rest if spec.per_channel else None, keepdims=True, initial=0.0)
     scale = np.array([step(float(each) / TOP, spec) for each in far.flat], np.float32)
     scale = scale.reshape(far.shape)
-    found = np.clip(np.rint(wide / scale), -TOP, TOP).astype(np.int8)
-    return found, scale if spec.per_channel else scale.reshape(())
+    array = np.clip(np.rint(wide / scale), -TOP, TOP).astype(np.int8)
+    return array, scale if spec.per_channel else scale.reshape(())
 
 
 # --- thresholds ----------------------------------------------------------------------------------

@@ -112,5 +112,5 @@ def integer_convolution(root: Expr) -> IntegerConvolution | None:
 
 def _found(nodes: Iterator[Apply]) -> Iterator[IntegerConvolution]:
     for node in nodes:
-        if (found := integer_convolution(node)) is not None:
-            yield found
+        if (convolution := integer_convolution(node)) is not None:
+            yield convolution

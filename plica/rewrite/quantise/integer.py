@@ -68,7 +68,7 @@ def to_integers(module: Module, ties_up: bool = False) -> History:
 def is_marked(history: History) -> bool:
     """Whether something was quantised in the module that a history began with."""
     main = history.module.main_function()
-    seen = [each.rule.name for each in history.derivation.steps]
+    seen = [step.rule.name for step in history.derivation.steps]
     return any(name.startswith(("see-", "integer-", "rescale-")) for name in seen) or any(
         isinstance(node, Apply) and node.op in QUANTISED for node in post_order(main.body)
     )
@@ -123,10 +123,10 @@ def seen(m: PatternMatch) -> Expr | None:
         return None
     zero = Const(m.into, (), b"\0")
     if "z" in m.filling:
-        found = value_of(m.z)
-        if found is None or not _is_of(found, m.into):
+        array = value_of(m.z)
+        if array is None or not _is_of(array, m.into):
             return None
-        zero = const(found.astype(m.into.numpy), m.into)
+        zero = const(array.astype(m.into.numpy), m.into)
     ends = (int(m.low), int(m.high))
     plain = (None, None) if ends == tuple(map(int, m.into.bounds)) else ends
     return quantise(m.x, m.s, zero, "even", *plain)
@@ -142,11 +142,11 @@ def restored(m: PatternMatch) -> Expr | None:
     """The operator that gives numbers back."""
     if "z" not in m.filling:
         return dequantise(m.q, m.s, const(0, _dtype(m.q)))
-    if (found := value_of(m.z)) is None:
+    if (array := value_of(m.z)) is None:
         return None
     own = _dtype(m.q)
-    kind = own if _is_of(found, own) else i32
-    return dequantise(m.q, m.s, const(found.astype(kind.numpy), kind))
+    kind = own if _is_of(array, own) else i32
+    return dequantise(m.q, m.s, const(array.astype(kind.numpy), kind))
 
 
 def _dtype(of: Expr) -> DType:

@@ -59,7 +59,7 @@ def integer_contraction(root: Expr) -> IntegerContraction | None:
     if (region := region_of(root)) is None:
         return None
     stages = to_stages(region.function).stages
-    if not all(isinstance(each, Each) for each in stages.stages):
+    if not all(isinstance(stage, Each) for stage in stages.stages):
         return None
     every = pairs(stages)
     if len(every) != 1 or every[0][1] is None:
@@ -74,8 +74,8 @@ def integer_contraction(root: Expr) -> IntegerContraction | None:
     windows = sums.windows
     return IntegerContraction(
         sums.data, node, sums.weight, finish.bias, finish.shifts, finish.low, finish.high,
-        tuple([each[0] for each in windows]), tuple([each[1] for each in windows]),
-        tuple([each[2] for each in windows]), sums.groups,
+        tuple([window[0] for window in windows]), tuple([window[1] for window in windows]),
+        tuple([window[2] for window in windows]), sums.groups,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _sums(fold: Each, region: IntegerRegion) -> _Sums | None:
 def _without_single(of: sc.Load, terms: Mapping[sc.ScalarVar, int]) -> sc.Load:
     """The load where terms that are 0 and nothing else are 0."""
     gone: dict[sc.ScalarVar, sc.Scalar] = {
-        each: sc.index(0) for each, size in terms.items() if size == 1
+        var: sc.index(0) for var, size in terms.items() if size == 1
     }
     return sc.Load(of.buffer, tuple([substitute(place, gone) for place in of.indices]))
 
@@ -142,8 +142,8 @@ def _guarded(of: sc.Scalar) -> sc.Load | None:
     if load is None or not isinstance(of.orelse, sc.Lit) or of.orelse.value != 0:
         return None
     inside = list(zip(load.indices, load.buffer.shape, strict=True))
-    for each in conjuncts(of.condition):
-        match each:
+    for conjunct in conjuncts(of.condition):
+        match conjunct:
             case sc.Le(low, place) if low is sc.index(0) and place in load.indices:
                 continue
             case sc.Lt(place, size) if (place, size) in inside:
@@ -179,7 +179,7 @@ def _product(
     row, output = fold.axes
     rows, outputs = (known(size) for size in fold.out.shape)
     shape = data.buffer.shape
-    term = next((each for each, size in terms.items() if size > 1), None)
+    term = next((var for var, size in terms.items() if size > 1), None)
     wide = max(terms.values(), default=1)
     if len(shape) != 2 or weight[1].ndim != 2 or sum(size > 1 for size in terms.values()) > 1:
         return None
@@ -216,7 +216,7 @@ def _windowed(
         return None
     if not _is_at(by.indices[0], fold.axes[1], sizes[1]) or shape[1] % array.shape[1]:
         return None
-    own = [each if isinstance(each, sc.ScalarVar) else None for each in by.indices]
+    own = [index if isinstance(index, sc.ScalarVar) else None for index in by.indices]
     groups = shape[1] // array.shape[1]
     for place, var, size in zip(by.indices[1:], own[1:], array.shape[1:], strict=True):
         if not _is_at(place, var, size) or (var is not None and terms.get(var) != size):
@@ -302,7 +302,7 @@ def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
     clips: list[tuple[bool, int]] = []
     while isinstance(value, sc.Max | sc.Min):
         sides = (value.left, value.right)
-        bounds = [_numbers(each, last.axes[1], region) for each in sides]
+        bounds = [_numbers(side, last.axes[1], region) for side in sides]
         number = bounds[1] or bounds[0]
         if number is None or len(number) > 1:
             return None
@@ -319,12 +319,12 @@ def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
     if isinstance(value, sc.ShiftRight):
         shifts = _numbers(value.right, output, region)
         value = value.left
-    if shifts is None or not all(0 <= each < i32.bits for each in shifts):
+    if shifts is None or not all(0 <= shift < i32.bits for shift in shifts):
         return None
     bias: tuple[int, ...] | None = None
     if isinstance(value, sc.Add):
         sides = (value.left, value.right)
-        is_sum = [isinstance(each, sc.Load) and each.buffer is fold.out for each in sides]
+        is_sum = [isinstance(side, sc.Load) and side.buffer is fold.out for side in sides]
         if is_sum.count(True) != 1:
             return None
         value, other = sides[is_sum.index(True)], sides[is_sum.index(False)]
@@ -352,7 +352,7 @@ def _numbers(of: sc.Scalar, output: sc.ScalarVar, region: IntegerRegion) -> tupl
     leaf = region.leaves.get(of.buffer.name) if isinstance(of, sc.Load) else None
     if not isinstance(of, sc.Load) or not isinstance(leaf, Const):
         return None
-    if sum(each is output for each in of.indices) > 1:
+    if sum(index is output for index in of.indices) > 1:
         return None
     at: list[int | slice] = []
     for place in of.indices:

@@ -72,10 +72,10 @@ def region_of(root: Expr) -> IntegerRegion | None:
             return None
         stack.append((node, True))
         stack += [(part, False) for part in reversed(operands(node))]
-    if sum(not isinstance(each, Const) for each in leaves.values()) != 1 or not _is_one(order):
+    if sum(not isinstance(leaf, Const) for leaf in leaves.values()) != 1 or not _is_one(order):
         return None
-    params = tuple([become[each] for each in leaves.values()])
-    assert all(isinstance(each, Var) for each in params)
+    params = tuple([become[leaf] for leaf in leaves.values()])
+    assert all(isinstance(param, Var) for param in params)
     function = Function((), (), params, kind, become[root])  # type: ignore[arg-type]  # as asserted
     return IntegerRegion(function, leaves, tuple(order))
 

@@ -39,7 +39,7 @@ def layer(record: Operator, outputs: int, after: int | None) -> Any:
             return None
         data = word.centred(m.x, zero.reshape(()))
         other = word.centred(m.w, point if point.size > 1 else point.reshape(()))
-        settings = {each.name: m[each.name] for each in record.attributes}
+        settings = {attribute.name: m[attribute.name] for attribute in record.attributes}
         product = scale.reshape(()).astype(np.float64) * apart
         return word.restored(record(data, other, **settings), product.astype(np.float32))
 
@@ -83,8 +83,8 @@ def rescaled_sums(m: PatternMatch) -> Expr | None:
     after = (scale.astype(np.float64) * factor).astype(np.float32)
     if not np.all(np.isfinite(after) & (after > word.TINY)):
         return None
-    made = dequantise(m.sums, const(after, f32), m.z)
-    return made if word.tensor(made).shape == word.tensor(m.sums).shape else None
+    expr = dequantise(m.sums, const(after, f32), m.z)
+    return expr if word.tensor(expr).shape == word.tensor(m.sums).shape else None
 
 
 def rescaled_bytes(m: PatternMatch) -> Expr | None:
@@ -93,10 +93,10 @@ def rescaled_bytes(m: PatternMatch) -> Expr | None:
     if scale is None or factor is None or factor.size != 1 or not np.all(factor > 0):
         return None
     after = np.float32(scale * float(factor.reshape(())[()]))
-    made = dequantise(m.x, const(after, f32), m.z)
+    expr = dequantise(m.x, const(after, f32), m.z)
     if not np.isfinite(after) or after <= word.TINY or factor.ndim > len(word.tensor(m.x).shape):
         return None
-    return made
+    return expr
 
 
 def averaged(
@@ -107,7 +107,7 @@ def averaged(
     shape = static_shape(word.tensor(m.x))
     if scale is None or zero is None or shape is None:
         return None
-    over = range(len(shape)) if axes is None else [each % len(shape) for each in axes]
+    over = range(len(shape)) if axes is None else [axis % len(shape) for axis in axes]
     count = int(np.prod([shape[each] for each in over]))
     if not 0 < count * 256 < word.SUM_LIMIT:
         return None

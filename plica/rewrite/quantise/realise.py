@@ -48,8 +48,8 @@ from plica.rewrite.quantise.rescale import behind_clip, behind_relu, joined, res
 from plica.rewrite.quantise.word import STEP, bytes_, c, f, into, least, most, tensor, weight, whole
 from plica.rewrite.rule import Rule
 
-conv_attributes = [hole(each.name) for each in conv.attributes]
-matmul_attributes = [hole(each.name) for each in matmul.attributes]
+conv_attributes = [hole(attribute.name) for attribute in conv.attributes]
+matmul_attributes = [hole(attribute.name) for attribute in matmul.attributes]
 axis, keepdims, kernel, strides, padding, ceil, counts, width, mode, value = holes(
     "axis keepdims kernel strides padding ceil counts width mode value"
 )

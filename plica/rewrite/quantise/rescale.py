@@ -23,7 +23,7 @@ from plica.rewrite.quantise.word import PRECISION, Array, common_shift, fixed_po
 
 def bounds(m: PatternMatch) -> tuple[int, int]:
     """The least and the greatest integer that a `quantise` gives."""
-    bottom, top = (int(each) for each in word.tensor(m.o).dtype.bounds)
+    bottom, top = (int(bound) for bound in word.tensor(m.o).dtype.bounds)
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
 
 
@@ -59,9 +59,9 @@ def behind_clip(m: PatternMatch) -> Expr | None:
         step = quantise(
             const(each, f32), word.reshaped(m.u), word.reshaped(m.o), m.rounding, m.low, m.high
         )
-        if (found := value_of(step)) is None:
+        if (array := value_of(step)) is None:
             return None
-        ends.append(int(found[()]))
+        ends.append(int(array[()]))
     return quantise(m.f, m.u, m.o, m.rounding, ends[0], ends[1])
 
 
@@ -105,7 +105,7 @@ def requantised(  # noqa: PLR0917  # all that a change of scale is
             return shifted(of, moved.astype(np.int64), shift, dtype, ends)
     if (fixed := fixed_point(factor)) is None:
         return None
-    multiplier, by = (const(each, i32) for each in fixed)
+    multiplier, by = (const(array, i32) for array in fixed)
     product = fixed_multiply(of, multiplier, by, rounding=rounding)
     # Clipping precedes the zero point: adding it to a maximum would wrap around.
     held = clip(product, min=bottom - zero, max=top - zero)
@@ -133,17 +133,17 @@ def summed(m: PatternMatch) -> Expr | None:
     if after is None or end is None or after <= 0 or leaves is None:
         return None
     parts, constants = leaves
-    scales = [word.one(each.args[1]) for each in parts]
-    zeros = [word.one(each.args[2]) for each in parts]
-    if any(each is None or each <= 0 for each in scales) or None in zeros:
+    scales = [word.one(part.args[1]) for part in parts]
+    zeros = [word.one(part.args[2]) for part in parts]
+    if any(scale is None or scale <= 0 for scale in scales) or None in zeros:
         return None
-    if (found := common_shift(*[(each or 0.0) / after for each in scales])) is None:
+    if (found := common_shift(*[(scale or 0.0) / after for scale in scales])) is None:
         return None
     factors, shift = found
     points = [np.array(int(each or 0)) for each in zeros]
     far = sum(a * word.reach(e.args[0], z) for a, e, z in zip(factors, parts, points, strict=True))
-    biases = [each.astype(np.float64) / after for each in constants]
-    far += sum(int(np.ceil(np.max(np.abs(each), initial=0) * 2.0**shift)) + 1 for each in biases)
+    biases = [constant.astype(np.float64) / after for constant in constants]
+    far += sum(int(np.ceil(np.max(np.abs(biase), initial=0) * 2.0**shift)) + 1 for biase in biases)
     # A constant is no whole number of steps: with room to spare, it is rounded to parts of them.
     finer = min(
         FRACTION_BITS, PRECISION - 1 - shift, word.SUM_LIMIT.bit_length() - 1 - far.bit_length()
@@ -153,8 +153,8 @@ def summed(m: PatternMatch) -> Expr | None:
     finer = finer if biases else 0
     shift += finer
     total: Expr | None = None
-    for each, zero, factor in zip(parts, points, factors, strict=True):
-        term = scaled(word.centred(each.args[0], zero), factor << finer)
+    for part, zero, factor in zip(parts, points, factors, strict=True):
+        term = scaled(word.centred(part.args[0], zero), factor << finer)
         total = term if total is None else add(total, term)
     for bias in biases:
         assert total is not None
@@ -205,8 +205,8 @@ def joined(m: PatternMatch) -> Expr | None:
     whole_ = m.f
     if not isinstance(whole_, Apply) or whole_.op != "concat":
         return None
-    if not all(isinstance(each, Apply) and each.op == "dequantise" for each in whole_.args):
+    if not all(isinstance(arg, Apply) and arg.op == "dequantise" for arg in whole_.args):
         return None
     scale, zero = word.reshaped(m.u), word.reshaped(m.o)
-    parts = [quantise(each, scale, zero, m.rounding, m.low, m.high) for each in whole_.args]
+    parts = [quantise(arg, scale, zero, m.rounding, m.low, m.high) for arg in whole_.args]
     return concat(tuple(parts), **dict(whole_.attrs))

@@ -43,8 +43,8 @@ def stored(weight: Expr, axis: int, spec: Spec) -> Expr:
     """A weight as bytes that are restored."""
     if (values := value_of(weight)) is None:
         raise CompilerBug("The weight of a layer that was taken cannot be computed.")
-    found, scale = weights(values, axis, spec)
-    return dequantise(const(found, i8), const(scale, f32), const(0, i8))
+    array, scale = weights(values, axis, spec)
+    return dequantise(const(array, i8), const(scale, f32), const(0, i8))
 
 
 def _with_bias(

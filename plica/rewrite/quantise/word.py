@@ -49,14 +49,14 @@ def into(value: Any) -> Any:
 
 def number(of: Expr) -> Array | None:
     """The array of a closed term, with finite numbers."""
-    found = value_of(of)
-    return None if found is None or not np.all(np.isfinite(found)) else found
+    array = value_of(of)
+    return None if array is None or not np.all(np.isfinite(array)) else array
 
 
 def one(of: Expr) -> float | None:
     """The number that a closed term has everywhere."""
-    found = number(of)
-    return None if found is None or found.size != 1 else float(found.reshape(())[()])
+    array = number(of)
+    return None if array is None or array.size != 1 else float(array.reshape(())[()])
 
 
 def tensor(of: Expr) -> TensorType:
@@ -85,7 +85,7 @@ def centred(of: Expr, zero: Array) -> Expr:
 
 def reach(of: Expr, zero: Array) -> int:
     """How far integers are from their zero point, at most."""
-    bottom, top = (int(each) for each in tensor(of).dtype.bounds)
+    bottom, top = (int(bound) for bound in tensor(of).dtype.bounds)
     return max(int(np.max(np.abs(top - zero.astype(np.int64)))), int(np.max(zero - bottom)))
 
 
@@ -96,9 +96,9 @@ def restored(of: Expr, scale: Array) -> Expr:
 
 def reshaped(of: Expr) -> Expr:
     """A constant of one number as a scalar."""
-    found = value_of(of)
-    assert found is not None
-    return const(found.reshape(()), tensor(of).dtype)
+    array = value_of(of)
+    assert array is not None
+    return const(array.reshape(()), tensor(of).dtype)
 
 
 def spoken(name: str) -> str:
@@ -152,19 +152,19 @@ def common_shift(*factors: float) -> tuple[tuple[int, ...], int] | None:
     >>> common_shift(0.5, 2.0), common_shift(1.5, 0.1)
     (((1, 4), 1), ((1572864, 104858), 20))
     """
-    shifts = [shift_of(np.array(each)) for each in factors]
-    whole = [1 if each >= 1 and np.frexp(each)[0] == 0.5 else None for each in factors]
+    shifts = [shift_of(np.array(factor)) for factor in factors]
+    whole = [1 if factor >= 1 and np.frexp(factor)[0] == 0.5 else None for factor in factors]
     known = [
         0 if one else (None if n is None else int(n)) for one, n in zip(whole, shifts, strict=True)
     ]
     exact = [each for each in known if each is not None]
     if len(exact) == len(factors):
         most = max(exact)
-        several = tuple(int(each * 2.0**most) for each in factors)
+        several = tuple(int(factor * 2.0**most) for factor in factors)
         if max(several) < 1 << NARROW_BITS:
             return several, most
     top = max(factors)
     shift = NARROW_BITS - int(np.frexp(top)[1])
     if not 0 <= shift < PRECISION:
         return None
-    return tuple(round(each * 2.0**shift) for each in factors), shift
+    return tuple(round(factor * 2.0**shift) for factor in factors), shift

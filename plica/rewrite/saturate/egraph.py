@@ -145,8 +145,8 @@ class EGraph:
         return True
 
     def _weight(self, number: int) -> int:
-        found = self.classes[number]
-        return found.terms + len(found.parents)
+        class_ = self.classes[number]
+        return class_.terms + len(class_.parents)
 
     def close(self) -> None:
         """Merges congruent classes up to a fixed point, and updates the nodes."""
@@ -155,8 +155,8 @@ class EGraph:
             self._changed = []
             for number in todo:
                 self._repair(number)
-        for each in self.classes.values():
-            each.nodes = {self._canonical(key): term for key, term in each.nodes.items()}
+        for class_ in self.classes.values():
+            class_.nodes = {self._canonical(key): term for key, term in class_.nodes.items()}
 
     def _repair(self, number: int) -> None:
         """Hash the nodes above a class again; those that are now one node are merged."""

@@ -230,8 +230,8 @@ def _least(
     below: dict[int, S] = {}
     free: dict[int, int] = {}
     users: dict[int, dict[int, None]] = {}
-    for number, each in graph.classes.items():
-        for _, kids in each.nodes:
+    for number, class_ in graph.classes.items():
+        for _, kids in class_.nodes:
             for kid in kids:
                 users.setdefault(kid, {})[number] = None
     queue: dict[int, None] = dict.fromkeys(sorted(graph.classes))

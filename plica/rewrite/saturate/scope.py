@@ -37,8 +37,8 @@ class Scopes:
         if is_leaf(node):
             return 1 << self._bits.setdefault(node, len(self._bits)) if type(node).variable else 0
         found = 0
-        for each in kids:
-            found |= each
+        for child in kids:
+            found |= child
         for _, _, variables in bound_by(node) if type(node).binds else ():
             for variable in variables:
                 found &= ~(1 << self._bits.setdefault(variable, len(self._bits)))

@@ -105,10 +105,10 @@ def to_members(of: AccelArtefact) -> dict[str, bytes]:
     members = {"accel.txt": of.text.encode(), "placement.txt": of.placement.encode()}
     params = bytearray()
     places: list[list[int]] = []
-    for each in of.constants:
+    for constant in of.constants:
         params += bytes(-len(params) % ALIGNMENT)
-        places.append([len(params), each.nbytes])
-        params += each.tobytes()
+        places.append([len(params), constant.nbytes])
+        params += constant.tobytes()
     members["accel.bin"] = bytes(params)
     for at, program in enumerate(of.programs):
         members[f"code/{at}.words"] = program.words
@@ -125,10 +125,10 @@ def to_members(of: AccelArtefact) -> dict[str, bytes]:
         "device": device.to_data(of.device),
         "interface": interface.to_data(of.interface),
         "programs": [
-            [[each.name, each.memory, each.at, each.elements] for each in program.rooms]
+            [[span.name, span.memory, span.at, span.elements] for span in program.rooms]
             for program in of.programs
         ],
-        "steps": [_to_data(each) for each in of.steps],
+        "steps": [_to_data(step) for step in of.steps],
         "outputs": list(of.outputs),
         "constants": places,
         "parts": len(of.parts),
@@ -141,7 +141,7 @@ def _to_data(of: Step) -> object:
     if isinstance(of, NativePart):
         return ["part", of.number, list(of.takes), list(of.gives)]
     cost = [of.cost.cycles, of.cost.turns, of.cost.operations, of.cost.moved]
-    held = [list(each) for each in of.constants]
+    held = [list(constant) for constant in of.constants]
     where = [of.program, of.takes, of.gives, of.batch]
     return ["launch", of.name, where, list(of.shape), held, cost]
 
@@ -172,12 +172,12 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
             raise bad_manifest(unknown)
     check_members(members, digests, NAME)
     machine, seen = device.from_data(data), interface.from_data(interface_data)
-    coded = tuple([_coded(members, machine, at, each) for at, each in enumerate(programs)])
+    coded = tuple([_coded(members, machine, at, program) for at, program in enumerate(programs)])
     constants = _constants(members, places)
     parts = tuple([_part(members, at) for at in range(count)])
     reader = _Reader(len(seen.inputs), coded, parts, constants)
-    read = tuple([reader.step(each) for each in steps])
-    if len(outputs) != len(seen.outputs) or not all(reader.is_known(each) for each in outputs):
+    read = tuple([reader.step(step) for step in steps])
+    if len(outputs) != len(seen.outputs) or not all(reader.is_known(output) for output in outputs):
         raise damaged("The outputs of the artefact are damaged.", repr(outputs))
     return AccelArtefact(
         module, target, megahertz, machine, seen, coded, read, tuple(outputs), constants, parts,
@@ -207,7 +207,7 @@ def _coded(members: Mapping[str, bytes], machine: AccelDevice, at: int, given: o
             case _:
                 raise damaged("A tensor of a program is damaged.", repr(each))
     found = tuple([int(each) for each in np.frombuffer(micro, "<u8")])
-    if any(each.name == MICRO and each.elements < len(found) for each in rooms):
+    if any(span.name == MICRO and span.elements < len(found) for span in rooms):
         raise damaged("The micro-operations of a program are damaged.", str(at))
     return Coded(words, found, tuple(rooms))
 
@@ -279,7 +279,7 @@ class _Reader:
                 and 0 < batch < _MAX_COUNT
                 and all(type(each) is int and 0 < each < _MAX_COUNT for each in shape)
                 and min(cycles, turns, operations, moved) >= 0
-                and {INPUT, OUTPUT} <= {each.name for each in self.programs[program].rooms}
+                and {INPUT, OUTPUT} <= {span.name for span in self.programs[program].rooms}
             ):
                 constants = tuple([self.constant(each, self.programs[program]) for each in held])
                 self.known.add(gives)
@@ -291,7 +291,7 @@ class _Reader:
     def constant(self, given: object, program: Coded) -> tuple[str, int]:
         match given:
             case [str(room), int(number)] if 0 <= number < len(self.constants) and room in [
-                each.name for each in program.rooms
+                memory_span.name for memory_span in program.rooms
             ]:
                 return room, number
         raise damaged("A constant of a launch is damaged.", repr(given))

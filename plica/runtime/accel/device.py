@@ -182,13 +182,13 @@ def to_data(of: AccelDevice) -> Mapping[str, object]:
         "memories": [[each.name, each.depth, list(each.shape), each.dtype] for each in of.memories],
         "kinds": [
             {
-                "name": each.name,
-                "operands": [[name, _plain(bits)] for name, bits in each.operands],
-                "fixed": [[_plain(bits), value] for bits, value in each.fixed],
-                "flags": list(each.flags),
-                "does": _does(each.does),
+                "name": kind.name,
+                "operands": [[name, _plain(bits)] for name, bits in kind.operands],
+                "fixed": [[_plain(bits), value] for bits, value in kind.fixed],
+                "flags": list(kind.flags),
+                "does": _does(kind.does),
             }
-            for each in of.kinds
+            for kind in of.kinds
         ],
         "finish": of.finish,
         "micro": None if of.micro is None else [of.micro[0], [_plain(b) for b in of.micro[1]]],
@@ -224,17 +224,17 @@ def from_data(given: object) -> AccelDevice:
             pass
         case _:
             raise _damaged(given)
-    held = {each.name: each for each in map(_memory, memories)}
+    held = {memory.name: memory for memory in map(_memory, memories)}
     parts: tuple[str, tuple[Bits, ...]] | None = None
     match micro:
         case [str(where), [*fields]] if where in held and held[where].shape == ():
-            parts = where, tuple([_bits(each, 64) for each in fields])
+            parts = where, tuple([_bits(field, 64) for field in fields])
         case None:
             pass
         case _:
             raise _damaged(micro)
-    read = tuple([_kind(each, bits, held, parts) for each in kinds])
-    if finish not in [each.name for each in read] or len(held) < len(memories):
+    read = tuple([_kind(kind, bits, held, parts) for kind in kinds])
+    if finish not in [kind.name for kind in read] or len(held) < len(memories):
         raise _damaged(finish)
     return AccelDevice(name, bits, tuple(held.values()), read, finish, parts)
 
@@ -278,12 +278,12 @@ def _kind(
         case _:
             raise _damaged(given)
     named: list[tuple[str, Bits]] = []
-    for each in operands:
-        match each:
+    for operand in operands:
+        match operand:
             case [str(word), place]:
                 named.append((word, _bits(place, bits)))
             case _:
-                raise _damaged(each)
+                raise _damaged(operand)
     known: list[tuple[Bits, int]] = []
     for each in fixed:
         match each:
@@ -315,7 +315,7 @@ class _Reader:
             ):
                 sram, dram, width = self.operands(places[:3])
                 rows, stride = (
-                    -1 if each == -1 else self.operands([each])[0] for each in places[3:]
+                    -1 if place == -1 else self.operands([place])[0] for place in places[3:]
                 )
                 kind = str(kinds[0]) if kinds else ""
                 given_pads = self.operands(pads)
@@ -326,7 +326,7 @@ class _Reader:
                 bases = len(self.parts) if micro else len(self.words)
                 target = self.reach(writes, bases, len(loops))
                 read = tuple([self.reach(each, bases, len(loops)) for each in reads])
-                shapes = [self.held[each.memories[0]].shape for each in read]
+                shapes = [self.held[reach.memories[0]].shape for reach in read]
                 made = formula.from_data(meaning, shapes, self.words)
                 if made.shape != self.held[target.memories[0]].shape:
                     raise _damaged(meaning)
@@ -348,8 +348,8 @@ class _Reader:
     def reach(self, given: object, bases: int, loops: int) -> OperandReach:
         match given:
             case [[*names], int(base), [*strides]] if 0 <= base < bases and len(strides) == loops:
-                memories = [each for each in names if isinstance(each, str) and each in self.held]
-                shapes = {self.held[each].shape for each in memories}
+                memories = [name for name in names if isinstance(name, str) and name in self.held]
+                shapes = {self.held[memory].shape for memory in memories}
                 if len(memories) == len(names) and len(shapes) == 1:
                     return OperandReach(tuple(memories), base, self.operands(strides))
         raise _damaged(given)

@@ -44,13 +44,13 @@ class AccelProfile(Profile):
     @property
     def cycles(self) -> int:
         """Cycles of the device in one call."""
-        return sum(each.cycles for each in self.launches)
+        return sum(launch.cycles for launch in self.launches)
 
     def __str__(self) -> str:
-        width = max([6, *(len(each.name) for each in self.launches)])
+        width = max([6, *(len(launch.name) for launch in self.launches)])
         lines = [Profile.__str__(self), "", f"{'launch':{width}}      cycles  multiplying"]
-        for each in self.launches:
-            lines.append(f"{each.name:{width}}  {each.cycles:10d}  {each.utilisation:10.1%}")
+        for launch in self.launches:
+            lines.append(f"{launch.name:{width}}  {launch.cycles:10d}  {launch.utilisation:10.1%}")
         lines.append(f"{'total':{width}}  {self.cycles:10d}")
         return "\n".join(lines)
 
@@ -73,22 +73,22 @@ class AccelExecutable(Executable):
         }
         super().__init__(0, whole.interface, texts=found, target=whole.target, shown="accel")
         self.whole = whole
-        self._parts = [native(each) for each in whole.parts]
+        self._parts = [native(artefact) for artefact in whole.parts]
         self._simulators = [
             Simulator(
                 AccelProgram(
-                    whole.device, decoded(whole.device, each.words), each.micro, each.rooms
+                    whole.device, decoded(whole.device, program.words), program.micro, program.rooms
                 )
             )
-            for each in whole.programs
+            for program in whole.programs
         ]
         self._held = [
-            self._elements(each) for each in whole.steps if isinstance(each, ProgramLaunch)
+            self._elements(step) for step in whole.steps if isinstance(step, ProgramLaunch)
         ]
 
     def _elements(self, of: ProgramLaunch) -> dict[str, Array]:
         """The constants of a launch, as elements."""
-        rooms = {each.name: each for each in self.whole.programs[of.program].rooms}
+        rooms = {span.name: span for span in self.whole.programs[of.program].rooms}
         found = {}
         for name, number in of.constants:
             memory = self.whole.device.memory(rooms[name].memory)
@@ -116,25 +116,25 @@ class AccelExecutable(Executable):
                 values[step.gives] = self._launch(step, self._held[number], values[step.takes])
                 number += 1
             else:
-                given = [values[each] for each in step.takes]
+                given = [values[take] for take in step.takes]
                 made = native(step.number, given)
                 whole = made if isinstance(made, tuple) else (made,)
                 values |= dict(zip(step.gives, whole, strict=True))
         seen: set[int] = set()
         outputs = []
-        for each in self.whole.outputs:
-            outputs.append(values[each].copy() if each in seen else values[each])
-            seen.add(each)
+        for output in self.whole.outputs:
+            outputs.append(values[output].copy() if output in seen else values[output])
+            seen.add(output)
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _launch(self, of: ProgramLaunch, held: Mapping[str, Array], data: Array) -> Array:
         """The output of a layer: one run of its program per image of the batch."""
         simulator = self._simulators[of.program]
-        rooms = {each.name: each.memory for each in self.whole.programs[of.program].rooms}
-        found = np.empty(of.shape, self.whole.device.memory(rooms[OUTPUT]).dtype)
-        for into, one in zip(found.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True):
+        rooms = {span.name: span.memory for span in self.whole.programs[of.program].rooms}
+        array = np.empty(of.shape, self.whole.device.memory(rooms[OUTPUT]).dtype)
+        for into, one in zip(array.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True):
             into[:] = simulator.run({INPUT: one, **held})[OUTPUT].reshape(-1)
-        return found
+        return array
 
     def profile(
         self,
@@ -191,9 +191,9 @@ class AccelExecutable(Executable):
 
 def _tuning(whole: AccelArtefact) -> str:
     """The layers of an artefact and their cycles; how they were tiled is not part of it."""
-    launches = [each for each in whole.steps if isinstance(each, ProgramLaunch)]
+    launches = [step for step in whole.steps if isinstance(step, ProgramLaunch)]
     lines = [f"{whole.target}: {len(launches)} layers"]
-    lines += [f"  {each.name}: {each.cost.cycles} cycles" for each in launches]
+    lines += [f"  {launch.name}: {launch.cost.cycles} cycles" for launch in launches]
     return "\n".join(lines) + "\n"
 
 

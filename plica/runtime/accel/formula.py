@@ -174,7 +174,7 @@ def _step(
     given: object, at: int, axes: int, inputs: Sequence[Sequence[int]], words: Sequence[str]
 ) -> Step:
     def earlier(*numbers: object) -> bool:
-        return all(type(each) is int and 0 <= each < at for each in numbers)
+        return all(type(number) is int and 0 <= number < at for number in numbers)
 
     match given:
         case [str(word), int(a), int(b)] if (word in BINARY or word in ("left", "right")) and (

@@ -83,10 +83,10 @@ class Simulator:
 
     def __init__(self, program: AccelProgram) -> None:
         self.program = program
-        self.held = {each.name: each for each in program.device.memories}
+        self.held = {memory.name: memory for memory in program.device.memories}
         self.boxes: dict[tuple[int, tuple[int, ...]], CopyBox | None] = {}
         self.sweeps: dict[tuple[int, tuple[int, ...], bytes], _Swept] = {}
-        sizes = [(each.at + each.elements) * self.held[each.memory].bytes for each in program.rooms]
+        sizes = [(span.at + span.elements) * self.held[span.memory].bytes for span in program.rooms]
         self.used = max(sizes, default=0)
 
     def run(
@@ -95,28 +95,28 @@ class Simulator:
         """All tensors after the program has run; those not given begin as zeros."""
         program = self.program
         state = _State(self)
-        known = [each.name for each in program.rooms]
+        known = [memory_span.name for memory_span in program.rooms]
         for name in tensors:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 hint = f"Did you mean '{near[0]}'?" if near else None
                 message = f"The stream has no tensor {name!r}."
                 raise InputError(Diagnostic("input-unknown", message, None, None, name, hint))
-        for each in program.rooms:
-            whole = state.view(each.memory)[each.at : each.at + each.elements]
-            if each.name == MICRO:
+        for span in program.rooms:
+            whole = state.view(span.memory)[span.at : span.at + span.elements]
+            if span.name == MICRO:
                 whole[: len(program.micro)] = program.micro
-            elif each.name in tensors:
-                given = np.asarray(tensors[each.name])
+            elif span.name in tensors:
+                given = np.asarray(tensors[span.name])
                 if given.size != whole.size:
-                    place, wanted = Place(node=each.name), str(whole.shape)
-                    message = f"The tensor {each.name!r} has the wrong size."
+                    place, wanted = Place(node=span.name), str(whole.shape)
+                    message = f"The tensor {span.name!r} has the wrong size."
                     raise InputError(
                         Diagnostic("input-shape", message, place, wanted, str(given.shape))
                     )
                 if given.dtype != whole.dtype:  # a cast would cut numbers off without a word
-                    what, wanted = f"The tensor {each.name!r}", str(whole.dtype)
-                    raise InputError(wrong_element(what, each.name, wanted, str(given.dtype)))
+                    what, wanted = f"The tensor {span.name!r}", str(whole.dtype)
+                    raise InputError(wrong_element(what, span.name, wanted, str(given.dtype)))
                 whole[...] = given.reshape(whole.shape)
         kinds, finish = program.device.kinds, program.device.finish
         for at in range(len(program.code)) if order is None else order:
@@ -125,8 +125,8 @@ class Simulator:
             if kinds[number].name == finish:  # the host reads memory now
                 break
         return {
-            each.name: state.view(each.memory)[each.at : each.at + each.elements].copy()
-            for each in program.rooms
+            span.name: state.view(span.memory)[span.at : span.at + span.elements].copy()
+            for span in program.rooms
         }
 
 
@@ -139,7 +139,7 @@ class _State:
         self.scopes = {
             each.name: np.zeros((each.depth, *each.shape), each.dtype) for each in of.held.values()
         }
-        whole = math.lcm(*(each.bytes for each in of.held.values()))
+        whole = math.lcm(*(memory.bytes for memory in of.held.values()))
         self.memory = np.zeros(-(-of.used // whole) * whole, np.uint8)
         self.views: dict[str, Array] = {}
 

@@ -62,7 +62,7 @@ def box(
     rows = operands[of.rows] if of.rows >= 0 else 1
     if width == 0 or rows == 0:
         return None
-    top, bottom, left, right = [operands[each] for each in of.pads] or (0, 0, 0, 0)
+    top, bottom, left, right = [operands[pad] for pad in of.pads] or (0, 0, 0, 0)
     stride = operands[of.stride] if of.stride >= 0 else width
     first = operands[of.sram]
     total = (top + rows + bottom) * (left + width + right)
@@ -80,8 +80,8 @@ def turns(
     name: str = "sweep",
 ) -> Turns:
     """The iterations of a sweep whose micro-operations are `words`."""
-    extents = [operands[each] for each in of.loops]
-    depths = {each.name: each.depth for each in device.memories}
+    extents = [operands[loop] for loop in of.loops]
+    depths = {memory.name: memory.depth for memory in device.memories}
 
     def places(reach: OperandReach) -> Array:
         if words is None or device.micro is None:
@@ -93,11 +93,11 @@ def turns(
             steps = np.arange(extent) * operands[stride]
             at = steps.reshape(-1, *(1,) * at.ndim) + at
         flat = at.reshape(-1)
-        for each in reach.memories:
-            if len(flat) and int(flat.max()) >= depths[each]:
-                raise out_of_range(name, each, int(flat.max()), depths[each])
+        for memory in reach.memories:
+            if len(flat) and int(flat.max()) >= depths[memory]:
+                raise out_of_range(name, memory, int(flat.max()), depths[memory])
             if len(flat) and int(flat.min()) < 0:
-                raise out_of_range(name, each, int(flat.min()), depths[each])
+                raise out_of_range(name, memory, int(flat.min()), depths[memory])
         return flat
 
     return Turns(places(of.writes), tuple([places(reach) for reach in of.reads]))

@@ -56,9 +56,9 @@ class SpareMemory:
             memory, readers = self._free[size].pop()  # in one step for all threads
         except (IndexError, KeyError):
             memory, readers = self._stream.device.reserve(size), NOBODY
-        for each in readers:
-            if not is_same(each, stream):
-                self._stream.device._order(each, stream)
+        for reader in readers:
+            if not is_same(reader, stream):
+                self._stream.device._order(reader, stream)
         return DeviceArray(port, memory, self._stream, self, stream)
 
     def take(self, memory: CudaMemory, readers: frozenset[int]) -> None:
@@ -110,18 +110,18 @@ class DeviceArray:
 
     def numpy(self) -> Array:
         """A copy on the processor."""
-        found = self._port.empty()
+        array = self._port.empty()
         self._stream.device.enter()
         self._complete_for(self._stream.handle)
-        self._stream.to_host(found.ctypes.data, self.address, found.nbytes)
+        self._stream.to_host(array.ctypes.data, self.address, array.nbytes)
         self._stream.wait()
-        return found
+        return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # as numpy asks
         if copy is False:
             raise ValueError("An array on a GPU is copied to be read by numpy.")
-        found = self.numpy()
-        return found if dtype is None else found.astype(dtype)
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
 
     def _complete_for(self, reader: int) -> None:
         """Let a stream wait until the array is complete."""

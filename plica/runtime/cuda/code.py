@@ -23,10 +23,10 @@ _TEXT: Final = b".text."
 
 def runs_on(architecture: str, here: str) -> bool:
     """Whether code for an architecture runs on a GPU of another."""
-    wanted, found = _NAME.fullmatch(architecture), _NAME.fullmatch(here)
-    if wanted is None or found is None or wanted[1] != found[1]:
+    wanted, match = _NAME.fullmatch(architecture), _NAME.fullmatch(here)
+    if wanted is None or match is None or wanted[1] != match[1]:
         return False
-    return wanted[2] == found[2] if wanted[3] else int(wanted[2]) <= int(found[2])
+    return wanted[2] == match[2] if wanted[3] else int(wanted[2]) <= int(match[2])
 
 
 def suited(here: str) -> str | None:

@@ -302,10 +302,10 @@ _given: Final[dict[int, tuple[Any, ...]]] = {}
 def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
     """A DLPack capsule for memory on the GPU; its owner lives until the borrower is done."""
     described, sizes = _described(port, number)
-    made = _Managed.from_buffer_copy(described)
-    made.tensor.data = address
-    at = ctypes.addressof(made)
-    _given[at] = (made, sizes, owner)
+    managed = _Managed.from_buffer_copy(described)
+    managed.tensor.data = address
+    at = ctypes.addressof(managed)
+    _given[at] = (managed, sizes, owner)
     return _new(at, _NAME, _never_taken_at)
 
 
@@ -314,7 +314,7 @@ def _described(port: Port, number: int) -> tuple[_Managed, object]:
     """The description of an array for a port, without an address, and the storage of its sizes."""
     axes = len(port.shape)
     shape = (c_int64 * max(1, axes))(*port.shape)
-    items = [each // port.numpy.itemsize for each in dense_steps(port.shape, port.numpy.itemsize)]
+    items = [step // port.numpy.itemsize for step in dense_steps(port.shape, port.numpy.itemsize)]
     strides = (c_int64 * max(1, axes))(*items)
     kind, bits = element_of(port)
     if kind == UNKNOWN:

@@ -199,8 +199,8 @@ class CudaStream:
         step = ctypes.sizeof(c_void_p)
         found = [ctypes.addressof(values) + step * n for n in range(len(addresses))]
         held = []
-        for each in maps:
-            memory, at, asked = each.request(addresses[each.argument])
+        for tile_map in maps:
+            memory, at, asked = tile_map.request(addresses[tile_map.argument])
             self.device.ask("cuTensorMapEncodeTiled", *asked)
             held.append(memory)
             found.append(at)
@@ -326,9 +326,9 @@ def device(number: int = 0) -> CudaDevice:
     with _FIRST:
         if number not in _known:
             _known[number] = CudaDevice(number)
-        found = _known[number]
-    found.enter()
-    return found
+        cuda_device = _known[number]
+    cuda_device.enter()
+    return cuda_device
 
 
 def architecture_here() -> str | None:

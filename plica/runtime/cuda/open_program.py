@@ -59,24 +59,24 @@ class OpenDeviceExecutable(OpenExecutable):
         more = {}
         if "stream" in named and "stream" not in [name for name, _ in self._interface.params]:
             more["stream"] = named.pop("stream")
-        shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
+        shapes = tuple([tuple(_array.shape) for _array in self._arrays(args, named)])
         wanted = self._eager and len(self._special) < MAX_PROGRAMS
         if shapes not in self._special and (wanted or self._is_beyond(shapes)):
             self.at(*args, **named)
             self._late += 1
-        found = self._special.get(shapes) or self.program_for(shapes)
-        return found(*args, **named, **more)
+        executable = self._special.get(shapes) or self.program_for(shapes)
+        return executable(*args, **named, **more)
 
     def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for the sizes of these inputs; of device arrays only the sizes are
         read."""
-        shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
+        shapes = tuple([tuple(_array.shape) for _array in self._arrays(args, named)])
         places = [np.empty(shape, port.numpy)
                   for shape, port in zip(shapes, self._interface.inputs, strict=True)]  # fmt: skip
-        made = self._special[shapes] = self.others().at(*self._given(places))
+        executable = self._special[shapes] = self.others().at(*self._given(places))
         while len(self._special) > MAX_PROGRAMS:
             self._special.popitem(last=False)
-        return made
+        return executable
 
     def _given(self, arrays: Sequence[Array]) -> list[Any]:
         """Arrays as the parameters take them."""
@@ -90,7 +90,7 @@ class OpenDeviceExecutable(OpenExecutable):
         """Whether sizes are too large for this code, and the compiler is at hand for them."""
         if self._others is None or shapes in self._made:
             return False
-        dims = [shapes[each.port][each.axis] for each in self._dims]
+        dims = [shapes[dim.port][dim.axis] for dim in self._dims]
         try:
             self._program.at(dict(zip(self.dims, dims, strict=True)))
         except TooLarge:
@@ -102,13 +102,13 @@ class OpenDeviceExecutable(OpenExecutable):
     def program_for(self, shapes: Shapes) -> Executable:
         """The program for inputs of some shapes: nothing is compiled for it."""
         with self._lock:
-            if (found := self._made.get(shapes)) is None:
-                found = self._made[shapes] = self._on_device(self._artefact_at(shapes))
+            if (executable := self._made.get(shapes)) is None:
+                executable = self._made[shapes] = self._on_device(self._artefact_at(shapes))
                 while len(self._made) > MAX_PROGRAMS:
                     self._made.popitem(last=False)
             else:
                 self._made.move_to_end(shapes)
-        return found
+        return executable
 
     def profile(self, /, *args: object, **named: Any) -> Any:  # Any: as `Executable` takes them
         """The time of a call with these inputs, by launch."""
@@ -176,7 +176,7 @@ class OpenDeviceExecutable(OpenExecutable):
         inputs = [Port(port.name, shape, port.dtype, port.numpy)
                   for port, shape in zip(interface.inputs, shapes, strict=True)]  # fmt: skip
         known = replace(interface, inputs=tuple(inputs), outputs=sized.outputs, ranges=(), needs=())
-        launched = tuple([Launched(each, 0, 0) for each in _names(program)])
+        launched = tuple([Launched(name, 0, 0) for name in _names(program)])
         return replace(self.artefact, interface=known, device=program, launches=launched)
 
 
@@ -204,7 +204,7 @@ HERE: Final = (1,)  # DLPack's number of memory of this process
 
 
 def _names(of: DeviceProgram) -> list[str]:
-    return [getattr(each, "function", "copy") for each in of.steps]
+    return [getattr(step, "function", "copy") for step in of.steps]
 
 
 def _shape(port: Port, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ class OpenLaunch:
         x, y, z = (number_of(each, sizes) for each in self.grid)
         if min(x, y, z) <= 0:
             return [], []
-        numbers = tuple([number_of(each, sizes) for each in self.numbers])
+        numbers = tuple([number_of(number, sizes) for number in self.numbers])
         if x > MAX_BLOCKS or max(numbers, default=0) > MAX_INT32:
             raise TooLarge(self.function)
         return [
@@ -130,7 +130,7 @@ class RowLaunch:
         rows = number_of(self.rows, sizes)
         if rows <= 0:
             return [], []
-        piece = next(each for each in self.pieces if each.size <= rows)
+        piece = next(row_piece for row_piece in self.pieces if row_piece.size <= rows)
         parts = -(-rows // piece.size)
         made = [
             DeviceLaunch(
@@ -171,7 +171,7 @@ class OpenProgram:
             if isinstance(step, OpenLaunch):
                 found[step.function] = step.shared
             elif isinstance(step, RowLaunch):
-                found |= {f.function: f.shared for each in step.pieces for f in each.functions}
+                found |= {f.function: f.shared for piece in step.pieces for f in piece.functions}
         return found
 
     def at(self, sizes: Sizes) -> DeviceProgram:
@@ -181,7 +181,7 @@ class OpenProgram:
         """
         steps: list[DeviceStep] = []
         scratch: list[int] = []
-        bytes_ = [_bytes(each.bytes, sizes) for each in self.slots]
+        bytes_ = [_bytes(slot.bytes, sizes) for slot in self.slots]
         for number, step in enumerate(self.steps):
             if isinstance(step, OpenCopy):
                 steps.append(DeviceCopy(step.source, step.target, bytes_[step.source]))
@@ -196,15 +196,15 @@ class OpenProgram:
         for room in self.rooms:
             starts.append(end)
             end += -(-_bytes(room, sizes) // ROOM) * ROOM
-        offsets = {n: starts[each.room] for n, each in enumerate(self.slots) if each.space == TEMP}
-        layout = arranged(bytes_, [each.space for each in self.slots], offsets, end, scratch)
+        offsets = {n: starts[slot.room] for n, slot in enumerate(self.slots) if slot.space == TEMP}
+        layout = arranged(bytes_, [slot.space for slot in self.slots], offsets, end, scratch)
         if layout.size >= MAX_BYTES:
             raise TooLarge(str(layout.size))
         return DeviceProgram(tuple(steps), layout)
 
     def numbers(self, sizes: Sizes) -> bool:
         """Whether no size is negative that must not be."""
-        return all(number_of(each, sizes) >= 0 for each in self.needs)
+        return all(number_of(need, sizes) >= 0 for need in self.needs)
 
 
 TEMP: Final = "temporary"
@@ -243,9 +243,9 @@ def open_data(of: OpenProgram) -> dict[str, Any]:
     """The program as JSON data."""
     return {
         "dims": list(of.dims),
-        "slots": [[each.space, each.bytes, each.room] for each in of.slots],
+        "slots": [[slot.space, slot.bytes, slot.room] for slot in of.slots],
         "rooms": list(of.rooms),
-        "steps": [_step_data(each) for each in of.steps],
+        "steps": [_step_data(step) for step in of.steps],
         "needs": list(of.needs),
     }
 
@@ -257,12 +257,12 @@ def _step_data(of: OpenStep) -> list[Any]:
         case OpenLaunch():
             return [of.function, list(of.grid), list(of.block), of.shared, list(of.slots),
                     list(of.numbers), list(of.least), list(of.scratch),
-                    [tile_data(each) for each in of.maps]]  # fmt: skip
+                    [tile_data(tile_map) for tile_map in of.maps]]  # fmt: skip
         case RowLaunch():
             pieces = [
-                [each.size, list(each.slots), list(each.scratch),
-                 [[f.function, list(f.grid), list(f.block), f.shared] for f in each.functions]]
-                for each in of.pieces
+                [piece.size, list(piece.slots), list(piece.scratch),
+                 [[f.function, list(f.grid), list(f.block), f.shared] for f in piece.functions]]
+                for piece in of.pieces
             ]  # fmt: skip
             return [of.rows, pieces, list(of.least)]
 
@@ -280,13 +280,13 @@ def open_from_data(given: object) -> OpenProgram:
             pass
         case _:
             raise damaged("The launches in the artefact are damaged.")
-    names = tuple([each for each in dims if isinstance(each, str) and each.isidentifier()])
+    names = tuple([dim for dim in dims if isinstance(dim, str) and dim.isidentifier()])
     if len(names) != len(dims):
         raise damaged("A dim of the launches in the artefact has no name.", repr(dims)[:200])
     known = frozenset(names)
     held = _texts(rooms, known)
-    made = tuple([_slot(each, known, len(held)) for each in slots])
-    every = tuple([_step(each, known, len(made)) for each in steps])
+    made = tuple([_slot(slot, known, len(held)) for slot in slots])
+    every = tuple([_step(step, known, len(made)) for step in steps])
     return OpenProgram(names, made, held, every, _texts(needs, known))
 
 
@@ -317,8 +317,8 @@ def _step(given: object, names: frozenset[str], slots: int) -> OpenStep:
                 tiles,
             )  # fmt: skip
         case [str(rows), [*pieces], [*least]] if pieces:
-            every = tuple([_piece(each, slots) for each in pieces])
-            sizes = [each.size for each in every]
+            every = tuple([_piece(piece, slots) for piece in pieces])
+            sizes = [row_piece.size for row_piece in every]
             if sizes[-1] == 1 and sizes == sorted(set(sizes), reverse=True):
                 (count,) = _texts([rows], names)
                 return RowLaunch(count, every, _texts(least, names))
@@ -329,7 +329,7 @@ def _piece(given: object, slots: int) -> RowPiece:
     match given:
         case [int(size), [*args], [*scratch], [*functions]] if 0 < size < MAX_BYTES:
             return RowPiece(
-                size, tuple([_function(each) for each in functions]),
+                size, tuple([_function(function) for function in functions]),
                 checked_numbers(args, slots), checked_numbers(scratch, MAX_BYTES),
             )  # fmt: skip
         case _:

@@ -34,10 +34,10 @@ class PreparedSteps:
         self._table = (c_void_p * max(1, len(places) + len(scratch)))(*places, *scratch)
         slots = len(places)
         self._steps: list[_PreparedCopy | _PreparedLaunch] = [
-            _PreparedCopy(gpu, each, self._table)
-            if isinstance(each, DeviceCopy)
-            else _PreparedLaunch(gpu, each, functions[each.function], self._table, slots)
-            for each in program.steps
+            _PreparedCopy(gpu, step, self._table)
+            if isinstance(step, DeviceCopy)
+            else _PreparedLaunch(gpu, step, functions[step.function], self._table, slots)
+            for step in program.steps
         ]
 
     def place(self, addresses: Sequence[int]) -> None:
@@ -52,8 +52,8 @@ class PreparedSteps:
 
     def put_all(self, stream: int) -> None:
         """Enqueues all steps in a stream, in order."""
-        for each in self._steps:
-            each.put(stream)
+        for step in self._steps:
+            step.put(stream)
 
 
 class _PreparedCopy:
@@ -87,14 +87,14 @@ class _PreparedLaunch:
         self._maps = [_PreparedMap(gpu, each, table, args[each.argument]) for each in of.maps]
         found = [first + _WORD * at for at in args]
         found += [more + _WORD * at for at in range(len(of.numbers))]
-        found += [each.address for each in self._maps]
+        found += [_map.address for _map in self._maps]
         places = (c_void_p * len(found))(*found)
         self._shape = (function, *of.grid, *of.block, of.shared)
         self._last: tuple[Any, ...] = (places, None)  # Any: as ctypes passes them on
 
     def put(self, stream: int) -> None:
-        for each in self._maps:
-            each.renew()
+        for _map in self._maps:
+            _map.renew()
         self._device.ask("cuLaunchKernel", *self._shape, c_void_p(stream), *self._last)
 
 

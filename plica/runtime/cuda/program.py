@@ -39,7 +39,7 @@ class LoadedCode:
     def __init__(
         self, gpu: driver.CudaDevice, artefact: Artefact, wanted: Mapping[str, int]
     ) -> None:
-        self.held = [_uploaded(gpu, each) for each in artefact.constants]
+        self.held = [_uploaded(gpu, constant) for constant in artefact.constants]
         self._modules = [gpu.load(each) for each in artefact.objects]
         parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
         where = {name: module for module, names in parts for name in names}
@@ -136,11 +136,11 @@ class CudaExecutable(Executable):
             if other is not None:
                 self._follow(other)
             given = self._arrays(args, named)
-            stays = any(isinstance(each, Lent) for each in given)
+            stays = any(isinstance(array, Lent) for array in given)
             inputs = self._send(given)
             if stays:
                 results = self._on_device(self._stream.handle)
-                self._run((*inputs, *[each.address for each in results]), self._stream.handle)
+                self._run((*inputs, *[result.address for result in results]), self._stream.handle)
             else:
                 self._run(self._own, self._stream.handle)
                 results = self._on_host()
@@ -150,8 +150,8 @@ class CudaExecutable(Executable):
             else:
                 self._stream.wait()
                 self._pending = ()
-                for each in results if stays else ():
-                    each.filled_in = None
+                for device_array in results if stays else ():
+                    device_array.filled_in = None
         return results[0] if self._interface.single else tuple(results)
 
     def _among_tensors(self, inputs: list[int], stream: int, waits: bool) -> list[DeviceArray]:
@@ -159,12 +159,12 @@ class CudaExecutable(Executable):
         self._device.enter()
         self._put_into(stream)
         results = self._on_device(stream)
-        self._run((*inputs, *[each.address for each in results]), stream)
+        self._run((*inputs, *[result.address for result in results]), stream)
         if waits:
             self._device.ask("cuStreamSynchronize", c_void_p(stream))
             self._turn = NOBODY
-            for each in results:
-                each.filled_in = None
+            for result in results:
+                result.filled_in = None
         return results
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], stream: int) -> None:
@@ -247,8 +247,8 @@ class CudaExecutable(Executable):
                     for into, one, two in zip(times, marks, marks[1:], strict=False):
                         into.append(two.since(one))
         rows = [
-            ProfileRow(known.kernel, runs, sum(each), known.operations, known.bytes, tuple(each))
-            for each, known in zip(times, self.artefact.launches, strict=True)
+            ProfileRow(known.kernel, runs, sum(time), known.operations, known.bytes, tuple(time))
+            for time, known in zip(times, self.artefact.launches, strict=True)
         ]
         whole = tuple([sum(run) for run in zip(*times, strict=True)]) or (0.0,) * runs
         return Profile(tuple(rows), runs, sum(whole), peak, bandwidth, whole)
@@ -300,8 +300,8 @@ class CudaExecutable(Executable):
         """The outputs, copied when the work is done."""
         outputs = [port.empty() for port in self._interface.outputs]
         own = self._own[len(self._layout.inputs) :]
-        for address, each in zip(own, outputs, strict=True):
-            self._stream.to_host(each.ctypes.data, address, each.nbytes)
+        for address, output in zip(own, outputs, strict=True):
+            self._stream.to_host(output.ctypes.data, address, output.nbytes)
         return outputs
 
     def _run(self, places: tuple[int, ...], stream: int) -> None:
@@ -344,7 +344,7 @@ class CudaExecutable(Executable):
             nodes.append(stream.last())
         inner = {one for each in self._after for one in each}
         ends = [each for number, each in enumerate(nodes) if number not in inner]
-        stream.follow([node for each in ends for node in each])
+        stream.follow([node for end in ends for node in end])
 
 
 def _uploaded(gpu: driver.CudaDevice, array: Array) -> driver.CudaMemory:

@@ -87,9 +87,9 @@ class DeviceProgram:
     def functions(self) -> dict[str, int]:
         """The functions that are launched, and the most memory that a block of each shares."""
         found: dict[str, int] = {}
-        for each in self.steps:
-            if isinstance(each, DeviceLaunch):
-                found[each.function] = max(each.shared, found.get(each.function, 0))
+        for step in self.steps:
+            if isinstance(step, DeviceLaunch):
+                found[step.function] = max(step.shared, found.get(step.function, 0))
         return found
 
 
@@ -137,10 +137,10 @@ def to_data(of: DeviceProgram) -> dict[str, Any]:
     """The program as JSON data."""
     layout = of.layout
     return {
-        "steps": [_step_data(each) for each in of.steps],
+        "steps": [_step_data(step) for step in of.steps],
         "size": layout.size,
         "places": list(layout.places),
-        "constants": [list(each) for each in layout.constants],
+        "constants": [list(constant) for constant in layout.constants],
         "inputs": list(layout.inputs),
         "outputs": list(layout.outputs),
         "scratch": list(layout.scratch),
@@ -168,12 +168,12 @@ def from_data(given: object) -> DeviceProgram:
     layout = SlotLayout(
         size,
         checked_numbers(places, size + 1),  # what is empty may lie at the end
-        tuple([_pair(each, count) for each in constants]),
+        tuple([_pair(constant, count) for constant in constants]),
         checked_numbers(inputs, count),
         checked_numbers(outputs, count),
         checked_numbers(scratch, size + 1),
     )
-    made = tuple([_step(each, count, len(scratch)) for each in steps])
+    made = tuple([_step(step, count, len(scratch)) for step in steps])
     return DeviceProgram(made, layout, _after(more.get("after", []), len(made)))
 
 
@@ -193,7 +193,7 @@ def _step_data(of: DeviceStep) -> list[Any]:
     if isinstance(of, DeviceCopy):
         return [of.source, of.target, of.size]
     extents = [list(of.grid), list(of.block)]
-    maps = [tile_data(each) for each in of.maps]
+    maps = [tile_data(tile_map) for tile_map in of.maps]
     return [of.function, *extents, of.shared, list(of.slots), of.scratch, maps]
 
 

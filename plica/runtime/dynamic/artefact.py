@@ -61,10 +61,10 @@ def to_members(of: DynamicArtefact) -> dict[str, bytes]:
     members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
     params = bytearray()
     places: list[list[int]] = []
-    for each in of.constants:
+    for constant in of.constants:
         params += bytes(-len(params) % ALIGNMENT)
-        places.append([len(params), each.nbytes])
-        params += each.tobytes()
+        places.append([len(params), constant.nbytes])
+        params += constant.tobytes()
     members["params.bin"] = bytes(params)
     machine = of.machine
     manifest = {
@@ -100,7 +100,7 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
     check_format(number, FORMAT)
     check_members(members, digests, NAME)
     words = [*features, *versions, *versions.values()]
-    if not all(isinstance(each, str) for each in words):
+    if not all(isinstance(word, str) for word in words):
         raise damaged("The manifest of the artefact is damaged.")
     params = members.get("params.bin", b"")
     whole = aligned_array(len(params))
@@ -110,8 +110,8 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
         ArtefactMachine(triple, cpu, tuple(features)),
         threads,
         tuple([members[name] for name in members if name.startswith("code/")]),
-        tuple([_constant(each, whole) for each in places]),
-        tuple([_ending(each) for each in endings]),
+        tuple([_constant(place, whole) for place in places]),
+        tuple([_ending(ending) for ending in endings]),
         tuple(sorted(versions.items())),
     )
 

@@ -59,8 +59,8 @@ class DynamicExecutable(Executable):
         self._release: Callable[[int, int], None] = _RELEASE(code.address(RELEASE))
         table = np.zeros((len(artefact.constants) + 1, 3), np.int64)
         table[:, 0] = NEVER
-        for number, each in enumerate(artefact.constants):
-            table[number, 2] = each.__array_interface__["data"][0]
+        for number, constant in enumerate(artefact.constants):
+            table[number, 2] = constant.__array_interface__["data"][0]
         self._table = table
         self._ways: Ways = {}
         self._states: list[CallMemory] = []  # those no call is using

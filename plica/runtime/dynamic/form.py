@@ -56,13 +56,13 @@ class ConstructorForm:
     @cached_property
     def places(self) -> tuple[tuple[Form, int], ...]:
         """Each field, and at which of the fields of an object it begins."""
-        starts = accumulate([len(flat(each)) for each in self.fields], initial=0)
+        starts = accumulate([len(flat(field)) for field in self.fields], initial=0)
         return tuple(zip(self.fields, starts, strict=False))  # one start more than there are fields
 
     @cached_property
     def is_flat(self) -> bool:
         """Whether no field is a tuple."""
-        return not any(isinstance(each, tuple) for each in self.fields)
+        return not any(isinstance(field, tuple) for field in self.fields)
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def to_data(of: DynamicInterface) -> dict[str, Any]:
         "result": _written(of.result),
         "data": [
             [
-                each.name,
-                [[c.name, [_written(field) for field in c.fields]] for c in each.constructors],
+                data_form.name,
+                [[c.name, [_written(field) for field in c.fields]] for c in data_form.constructors],
             ]
-            for each in of.data
+            for data_form in of.data
         ],
     }
 
@@ -140,7 +140,7 @@ def from_data(given: object) -> DynamicInterface:
         case {"params": [*params], "result": result, "data": [*data]}:
             count = len(data)
             return DynamicInterface(
-                tuple([_param(each, count) for each in params]),
+                tuple([_param(param, count) for param in params]),
                 _read(result, count),
                 tuple([_data(each, count) for each in data]),
             )
@@ -164,7 +164,7 @@ def _read(given: object, count: int) -> Form:
             if len(sizes) == len(shape):
                 return Port(name, tuple(sizes), dtype, ELEMENTS[dtype].numpy)
         case [*items]:
-            return tuple([_read(each, count) for each in items])
+            return tuple([_read(item, count) for item in items])
         case int() if type(given) is int and 0 <= given < count:
             return given
     raise damaged("The interface in the artefact is damaged.", repr(given)[:80])
@@ -188,5 +188,5 @@ def _data(given: object, count: int) -> DataForm:
 def _constructor(given: object, index: int, count: int) -> ConstructorForm:
     match given:
         case [str(name), [*fields]]:
-            return ConstructorForm(name, index, tuple([_read(each, count) for each in fields]))
+            return ConstructorForm(name, index, tuple([_read(field, count) for field in fields]))
     raise damaged("The interface in the artefact is damaged.", repr(given)[:80])

@@ -153,7 +153,7 @@ class CallArguments:
         start = -_address(data) % LINE
         data[start : start + self._size] = np.frombuffer(b"".join(self._bytes), np.uint8)
         whole[self._small] += _address(data) + start
-        roots = [base + self.words[each] for each in self._roots]
+        roots = [base + self.words[root] for root in self._roots]
         return ObjectBlock(whole, roots, (data, *self._kept))
 
     def _tensor(self, value: Any, port: Port) -> int | Diagnostic:
@@ -235,7 +235,7 @@ def taken(
             rest = tuple(results[-width:]) if width else ()
             if not of.is_flat:
                 parts = iter(rest)
-                rest = tuple([_nested(each, parts) for each in of.fields])
+                rest = tuple([_nested(field, parts) for field in of.fields])
             value: Any = Datum(of.name, tag, rest) if make is None else make(number, tag, rest)
             if width:
                 del results[-width:]
@@ -268,10 +268,10 @@ def _array(address: int, port: Port) -> Array:
     if 0 < size < SMALL:  # asking numpy where an array lies takes longer than copying twice
         data = bytearray(ctypes.string_at(address, size))
         return np.ndarray(port.shape, port.numpy, data)
-    made = port.empty()
+    array = port.empty()
     if size:
-        ctypes.memmove(_address(made), address, size)
-    return made
+        ctypes.memmove(_address(array), address, size)
+    return array
 
 
 def _address(array: Array) -> int:

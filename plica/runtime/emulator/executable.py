@@ -123,7 +123,7 @@ class EmulatedProgram:
     ) -> None:  # fmt: skip
         self._given = functions
         self._text, self._program, self._sizes = code.decode(), program, tuple(sizes)
-        self._held = [np.ascontiguousarray(each) for each in constants]
+        self._held = [np.ascontiguousarray(constant) for constant in constants]
         self._failed = np.zeros(max(len(program.steps), 1), np.int32)
 
     @cached_property
@@ -164,7 +164,7 @@ class EmulatedProgram:
         scratch = self._program.layout.scratch[: step.scratch]
         addresses = [places[slot] for slot in step.slots]
         addresses += [memory.ctypes.data + at for at in scratch]
-        maps = [tile_words(each, addresses[each.argument]) for each in step.maps]
+        maps = [tile_words(tile_map, addresses[tile_map.argument]) for tile_map in step.maps]
         held = [ctypes.addressof(each) for each in maps]
         given = [*addresses, *step.numbers, *held, *self._more(number)]
         launch(self._functions, self._shape(step), given, [memory])

@@ -159,20 +159,20 @@ def launch(
     name = of.function
     function, shape = getattr(functions, f"run_{name}"), (ctypes.c_int * 6)(*of.grid, *of.block)
     is_watched = hasattr(functions, "watch_accesses")
-    places = (ctypes.c_void_p * len(memory))(*[each.ctypes.data for each in memory])
-    sizes = (ctypes.c_longlong * len(memory))(*[each.nbytes for each in memory])
-    before = [each.copy() for each in memory]
+    places = (ctypes.c_void_p * len(memory))(*[array.ctypes.data for array in memory])
+    sizes = (ctypes.c_longlong * len(memory))(*[array.nbytes for array in memory])
+    before = [array.copy() for array in memory]
     after: list[list[Bytes]] = []
     for order in (FORWARD, BACKWARD):
-        for each, old in zip(memory, before, strict=True):
-            each[...] = old
+        for array, old in zip(memory, before, strict=True):
+            array[...] = old
         if is_watched:
             functions.watch_accesses(len(memory), places, sizes)
         if left := function((ctypes.c_void_p * len(given))(*given), order, shape):
             raise _fault(name, f"{left} threads of {name} wait for others who do not come.")
         if is_watched and (met := ctypes.string_at(functions.raced()).decode()):
             raise _fault(name, f"Threads of {name} race: {met}.")
-        after.append([each.copy() for each in memory])
+        after.append([array.copy() for array in memory])
     for one, two in zip(*after, strict=True):
         same = one.view(np.uint8) == two.view(np.uint8) if one.ndim else one == two
         if not np.all(same):
@@ -201,10 +201,10 @@ def loaded(text: str, functions: Iterable[str], *, watched: bool = False) -> cty
         source.write_text(whole, encoding="utf-8")
         _do([found, *_flags(words), *given, "-c", "-o", str(code), str(source)])
         _do([found, "-shared", "-o", str(library), str(code)])
-        made = ctypes.CDLL(str(library))
+        cdll = ctypes.CDLL(str(library))
     if watched:
-        made.raced.restype = ctypes.c_void_p
-    return made
+        cdll.raced.restype = ctypes.c_void_p
+    return cdll
 
 
 def _flags(words: Sequence[str]) -> tuple[str, ...]:

@@ -61,6 +61,6 @@ def missing() -> str:
     try:
         device()
     except UnsupportedError as error:
-        found = error.diagnostics[0]
-        return f"{found.message} {found.suggestion}"
+        diagnostic = error.diagnostics[0]
+        return f"{diagnostic.message} {diagnostic.suggestion}"
     return ""

@@ -32,14 +32,14 @@ class OpenclProgram:
             raise ArtefactError(
                 Diagnostic("other-machine", message, None, "cl_khr_fp64", found.name)
             )
-        _check_memory(found, program.layout.size, [each.nbytes for each in constants])
+        _check_memory(found, program.layout.size, [constant.nbytes for constant in constants])
         self._cl, self._lock = cl, threading.Lock()
         self._program, self._sizes = program, tuple(sizes)
         self._context = cl.Context([found])
         self._queue = cl.CommandQueue(self._context)
         try:
             built = self._built(code, found)
-            self._held = [self._reserved(max(each.nbytes, 1)) for each in constants]
+            self._held = [self._reserved(max(constant.nbytes, 1)) for constant in constants]
             self._memory = self._reserved(program.layout.size)
         except cl.MemoryError as error:
             raise _too_large(str(error)) from error
@@ -48,8 +48,8 @@ class OpenclProgram:
             said = " / ".join(str(error).strip().splitlines()[:6])
             wrong = Diagnostic("toolchain", message, None, "a program", said)
             raise UnsupportedError(wrong) from error
-        for each, room in zip(constants, self._held, strict=True):
-            cl.enqueue_copy(self._queue, room, np.ascontiguousarray(each))
+        for constant, room in zip(constants, self._held, strict=True):
+            cl.enqueue_copy(self._queue, room, np.ascontiguousarray(constant))
         self._queue.finish()
         self._kernels = {name: cl.Kernel(built, name) for name in program.functions}
         self._failed = np.zeros(max(len(program.steps), 1), np.int32)
@@ -89,8 +89,8 @@ class OpenclProgram:
             for array, slot in moves[:inputs]:
                 if array.size:
                     self._copy(self._memory, array, dst_offset=layout.places[slot])
-            for each in self._steps:
-                each()
+            for step in self._steps:
+                step()
             self._copy(self._failed, self._flags)
             for array, slot in moves[inputs:]:
                 if array.size:

@@ -34,8 +34,8 @@ def to_members(
 ) -> dict[str, bytes]:
     """The members of the archive that a program is; a segment that cannot be written refuses."""
     packed = {
-        f"segment/{number}": archive.pack(artefact_members(each.artefact))
-        for number, each in enumerate(segments)
+        f"segment/{number}": archive.pack(artefact_members(segment.artefact))
+        for number, segment in enumerate(segments)
     }
     packed |= {DRIVER: driver} if driver else {}
     manifest = {
@@ -71,5 +71,5 @@ def from_members(
         raise damaged("The segments of the artefact are not those of its program.", found, expected)
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
     known, steps = interface.from_data(interface_data), from_data(program, count)
-    check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])
+    check_registers(steps, len(known.inputs), [dim.name for dim in dims_of(known)])
     return known, steps, parts, members.get(DRIVER, b"")

@@ -52,7 +52,7 @@ class StagedExecutable(Executable):
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of the sizes that come with the inputs."""
-        return tuple([each.name for each in self._dims])
+        return tuple([dim.name for dim in self._dims])
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -68,19 +68,19 @@ class StagedExecutable(Executable):
         except InputError as error:
             return self._run_separated(error, arrays)
         registers = self._plan.run(arrays, sizes).arrays
-        outputs = [registers[each] for each in self._program.results]
+        outputs = [registers[result] for result in self._program.results]
         if not self._plan.fresh:
             # Results are fresh arrays: neither inputs nor aliases of each other.
-            seen = {id(each) for each in arrays}
-            for at, each in enumerate(outputs):
-                if id(each) in seen:
-                    outputs[at] = each.copy()
+            seen = {id(array) for array in arrays}
+            for at, output in enumerate(outputs):
+                if id(output) in seen:
+                    outputs[at] = output.copy()
                 seen.add(id(outputs[at]))
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _sizes(self, arrays: Sequence[Array]) -> Sizes:
         """The sizes determined by the inputs, extended during a call; cached by shapes."""
-        shapes = tuple([each.shape for each in arrays])
+        shapes = tuple([array.shape for array in arrays])
         if (known := self._known.get(shapes)) is None:
             known = self._known[shapes] = self._asked(arrays)
             while len(self._known) > MAX_KNOWN_SIZES:
@@ -123,37 +123,37 @@ class StagedExecutable(Executable):
         )
         listed = [
             Diagnostic(
-                each.code,
-                each.message,
+                diagnostic.code,
+                diagnostic.message,
                 None,
-                spoken_dims(each.expected or "") or None,
+                spoken_dims(diagnostic.expected or "") or None,
                 said,
-                spoken_dims(each.suggestion or "") or None,
+                spoken_dims(diagnostic.suggestion or "") or None,
             )
-            if each.code in ("input-shape", "no-memory")
-            else each
-            for each in error.diagnostics
+            if diagnostic.code in ("input-shape", "no-memory")
+            else diagnostic
+            for diagnostic in error.diagnostics
         ]
         return type(error)(*listed)
 
     def _origin_of(self, dim: str) -> str:
         if told := self._measured.get(dim):
             return f" (from {', '.join(map(repr, told))})"
-        places = [each for each in self._dims if each.name == dim]
-        names = [self._interface.inputs[each.port].name for each in places]
+        places = [_dim for _dim in self._dims if _dim.name == dim]
+        names = [self._interface.inputs[place.port].name for place in places]
         return "".join(
-            f" (axis {each.axis} of {name!r})" for each, name in zip(places, names, strict=True)
+            f" (axis {place.axis} of {name!r})" for place, name in zip(places, names, strict=True)
         )
 
     @property
     def stats(self) -> Stats:
         """Calls of it; of its segments, how often they were compiled and what they hold."""
-        parts = [each.stats for each in self._segments]
+        parts = [segment.stats for segment in self._segments]
         return Stats(
             self._calls.count,
-            sum(each.compilations for each in parts),
-            sum(each.bytes for each in parts) + self._plan.bytes,
-            sum(each.at_call for each in parts),
+            sum(part.compilations for part in parts),
+            sum(part.bytes for part in parts) + self._plan.bytes,
+            sum(part.at_call for part in parts),
         )
 
     @property
@@ -163,7 +163,7 @@ class StagedExecutable(Executable):
 
     def source(self, kind: str | None = None) -> str:
         """The code of all segments at one stage, one after the other."""
-        return "\n\n".join(each.source(kind) for each in self._segments)
+        return "\n\n".join(segment.source(kind) for segment in self._segments)
 
     @property
     def artefact(self) -> Artefact:

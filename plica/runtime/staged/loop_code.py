@@ -73,7 +73,7 @@ def loop_code(  # noqa: PLR0917  # what steps find
     """
     writer = LoopWriter(segments, given, sizes, count)
     loops = [step for step in program.all_steps(block) if isinstance(step, program.RepeatBlock)]
-    often = Counter(at for each in loops for at in each.carried)
+    often = Counter(at for loop in loops for at in loop.carried)
     writer.again = {at for at, times in often.items() if times > 1}
     try:
         for step in block.steps:
@@ -116,7 +116,7 @@ class LoopWriter:
             {at: self.while_used(groups.get(at, (at,))) for at in self.own},
         )
         memory = tuple([(at, self.own[at].placing()) for at in self.own if at in shown])
-        most = max([_workspace(*each) for each in self.calls.values()], default=0)
+        most = max([_workspace(*call) for call in self.calls.values()], default=0)
         return LoopCode(
             words,
             array("Q", self.tables),
@@ -170,7 +170,7 @@ class LoopWriter:
 
     def block(self, of: program.StepBlock) -> bool:
         """The steps of a block."""
-        return all(self.step(each) for each in of.steps)
+        return all(self.step(step) for step in of.steps)
 
     def step(self, of: program.Step) -> bool:
         """One step; what measures a size, or is the host's own, cannot be written."""

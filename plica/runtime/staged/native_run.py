@@ -111,7 +111,7 @@ class NativeRun:
     @property
     def bytes(self) -> int:
         """The bytes held while no call is active."""
-        return sum(each.inner.nbytes for each in tuple(self._frames))
+        return sum(frame.inner.nbytes for frame in tuple(self._frames))
 
 
 class RunFrame:
@@ -167,7 +167,7 @@ def native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
 
 def has_loop(step: Step) -> bool:
     """Whether a step contains a loop."""
-    return any(isinstance(each, RepeatBlock) for each in all_steps(StepBlock((step,), ())))
+    return any(isinstance(all_step, RepeatBlock) for all_step in all_steps(StepBlock((step,), ())))
 
 
 def _needs_host(step: Step) -> bool:

@@ -81,13 +81,13 @@ def argwhere(
 ) -> tuple[Array, ...]:
     """The indices of non-zero elements, one row each, padded with rows of -1, and their number."""
     flags = x.astype(np.bool_, copy=False)  # numpy finds these several times as fast as numbers
-    found = np.argwhere(flags) if x.ndim != 1 else flags.nonzero()[0][:, None]
-    count = np.asarray(len(found), np.int64)
+    array = np.argwhere(flags) if x.ndim != 1 else flags.nonzero()[0][:, None]
+    count = np.asarray(len(array), np.int64)
     if not whole[0]:
-        return np.ascontiguousarray(found, np.int64), count
+        return np.ascontiguousarray(array, np.int64), count
     rows = np.empty((x.size, x.ndim), np.int64)
-    rows[: len(found)] = found
-    rows[len(found) :] = -1
+    rows[: len(array)] = array
+    rows[len(array) :] = -1
     return rows, count
 
 

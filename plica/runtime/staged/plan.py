@@ -63,7 +63,7 @@ class Plan:
         runs = [] if driver is None else native_runs(program)
         self._runs = {id(run[0]): run for run in runs}
         """Steps that native code is given together, by the first of them."""
-        left = {id(each) for run in runs for each in all_steps(StepBlock(run, ()))}
+        left = {id(all_step) for run in runs for all_step in all_steps(StepBlock(run, ()))}
         self._rooms = {
             register: port
             for step in steps
@@ -121,14 +121,14 @@ class Plan:
     @property
     def bytes(self) -> int:
         """The bytes of frames not in use."""
-        frames = sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+        frames = sum(array.nbytes for arrays, _ in tuple(self._free) for array in arrays)
         return frames + sum(each.bytes for each in self._native)
 
     def _made(self) -> tuple[list[Array], list[int]]:
         arrays = [_UNSET] * self._count
         for register, port in self._rooms.items():
             arrays[register] = port.empty()
-        return arrays, [address_of(each) for each in arrays]
+        return arrays, [address_of(array) for array in arrays]
 
     def _prepared(self, block: StepBlock) -> tuple[Action, ...]:
         actions: list[Action] = []
@@ -200,11 +200,11 @@ class Plan:
 
         def call(frame: PlanFrame) -> None:
             made = host(frame.arrays[given], **named)
-            for at, each, told in zip(outputs, made, at_hand, strict=True):
-                if told and each is not None:
-                    frame.put(at, each)
-                elif each is not None:
-                    frame.arrays[at] = each
+            for at, array, told in zip(outputs, made, at_hand, strict=True):
+                if told and array is not None:
+                    frame.put(at, array)
+                elif array is not None:
+                    frame.arrays[at] = array
 
         return call
 
@@ -351,9 +351,9 @@ def _is_plain(segment: Executable) -> bool:
 def _written_over(step: RepeatBlock, segments: Sequence[Executable]) -> list[int]:
     """The carried values that the loop body overwrites: their memory must not be shared."""
     found: dict[int, None] = {}
-    for each in all_steps(step.body):
-        if isinstance(each, RunSegment):
-            inputs = [each.inputs[old] for old, _ in segments[each.segment].donated]
+    for all_step in all_steps(step.body):
+        if isinstance(all_step, RunSegment):
+            inputs = [all_step.inputs[old] for old, _ in segments[all_step.segment].donated]
             carried = [at for at in inputs if isinstance(at, int) and at in step.carried]
             found |= dict.fromkeys(carried)
     return list(found)
@@ -368,10 +368,10 @@ def _called(segment: Executable, step: RunSegment) -> Action:
             for of in step.inputs
         ]
         made = segment(*given)
-        for at, each in zip(
+        for at, array in zip(
             step.outputs, made if isinstance(made, tuple) else (made,), strict=True
         ):
-            frame.put(at, each)
+            frame.put(at, array)
 
     return run
 

@@ -33,6 +33,6 @@ class PlanFrame:
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Assigns registers in parallel from others."""
-        held = [(self.arrays[each], self.addresses[each]) for each in sources]
+        held = [(self.arrays[source], self.addresses[source]) for source in sources]
         for target, (array, address) in zip(targets, held, strict=True):
             self.arrays[target], self.addresses[target] = array, address

@@ -174,7 +174,7 @@ def block_reads(of: StepBlock) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 def to_data(of: StepBlock) -> dict[str, Any]:
     """A block as JSON data."""
-    return {"steps": [_step_data(each) for each in of.steps], "results": list(of.results)}
+    return {"steps": [_step_data(step) for step in of.steps], "results": list(of.results)}
 
 
 def _step_data(of: Step) -> list[Any]:
@@ -186,10 +186,10 @@ def _step_data(of: Step) -> list[Any]:
         case ChooseBlock(condition, then, orelse, outputs):
             return ["choose", condition, to_data(then), to_data(orelse), list(outputs)]
         case RepeatBlock(start, carried, test, body, end, outputs):
-            blocks = [to_data(each) for each in (test, body, end)]
+            blocks = [to_data(step_block) for step_block in (test, body, end)]
             return ["repeat", list(start), list(carried), blocks, list(outputs)]
         case HostCall(name, given, outputs, options):
-            return ["call", name, given, list(outputs), [list(each) for each in options]]
+            return ["call", name, given, list(outputs), [list(option) for option in options]]
         case TakePrefix(given, dim, output, whole):
             return ["prefix", given, dim, output, whole]
         case _:
@@ -200,7 +200,7 @@ def from_data(given: object, segments: int, depth: int = 0) -> StepBlock:
     """The block that was written down; nothing in it is believed."""
     match given:
         case {"steps": [*steps], "results": [*results]} if depth < MAX_DEPTH:
-            found = [_step(each, segments, depth) for each in steps]
+            found = [_step(step, segments, depth) for step in steps]
             return StepBlock(tuple(found), _numbers(results))
         case _:
             raise damaged("A block of the program is damaged.")
@@ -217,7 +217,7 @@ def _step(given: object, segments: int, depth: int) -> Step:
             return ChooseBlock(_number(condition), yes, no, _numbers(outputs))
         case ["repeat", [*start], [*carried], [test, body, end], [*outputs]]:
             blocks = (test, body, end)
-            first, turn, last = (from_data(each, segments, depth + 1) for each in blocks)
+            first, turn, last = (from_data(block, segments, depth + 1) for block in blocks)
             ends = _numbers(outputs)
             return RepeatBlock(_numbers(start), _numbers(carried), first, turn, last, ends)
         case ["call", str(name), int(taken), [*outputs], [*options]] if name in OPERATIONS:

@@ -31,9 +31,9 @@ def export_page(of: Executable, path: str | os.PathLike[str], name: str | None =
         found = os.fspath(path)
         raise UnsupportedError(Diagnostic("unsupported", message, None, ".plica", found))
     of.save(path)
-    for each in PAGE_FILES:
-        text = Path(__file__).with_name(each).read_bytes()
-        Path(path).with_name(each).write_bytes(text)
+    for file in PAGE_FILES:
+        text = Path(__file__).with_name(file).read_bytes()
+        Path(path).with_name(file).write_bytes(text)
 
 
 def wasm(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:

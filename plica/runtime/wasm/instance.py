@@ -57,14 +57,14 @@ class WasmInstance:
         self._sizes, self._inputs = tuple(sizes), inputs
         self._lock = threading.Lock()
         begin = exports["__heap_base"].value(self._store)
-        held = [each.nbytes for each in constants]
+        held = [constant.nbytes for constant in constants]
         *places, table = _places(begin, [*held, workspace, *sizes])
         self._reserve(table + _WORD * (len(places) + 1))
         kept, (work, *arrays) = places[: len(held)], places[len(held) :]
         self._arrays, self._table = arrays, table
         base = self._base()
-        for each, place in zip(constants, kept, strict=True):
-            ctypes.memmove(base + place, each.ctypes.data, each.nbytes)
+        for constant, place in zip(constants, kept, strict=True):
+            ctypes.memmove(base + place, constant.ctypes.data, constant.nbytes)
         words = (*arrays, *kept, work)
         (ctypes.c_uint32 * len(words)).from_address(base + table)[:] = list(words)
 
@@ -211,6 +211,6 @@ def _imported(store: Any, wanted: Any) -> Any:  # Any: wasmtime's own
         found = f"{wanted.module}.{wanted.name}"
         raise UnsupportedError(Diagnostic("unsupported", message, None, "functions of C", found))
     own: Any = function  # a function of ctypes, whose types are set here
-    own.argtypes = [kinds[str(each)] for each in wanted.type.params]
+    own.argtypes = [kinds[str(param)] for param in wanted.type.params]
     own.restype = kinds[str(wanted.type.results[0])]
     return wasmtime.Func(store, wanted.type, partial(own))

@@ -40,9 +40,9 @@ class WebgpuProgram:
         self._places = list(program.layout.places)
         end = _padded(program.layout.size)
         starts: list[int] = []
-        for each in constants:
+        for constant in constants:
             starts.append(end)
-            end += _padded(each.nbytes)
+            end += _padded(constant.nbytes)
         for slot, number in program.layout.constants:
             self._places[slot] = starts[number]
         self._flags, count = end, max(len(program.steps), 1)
@@ -75,8 +75,8 @@ class WebgpuProgram:
             raise UnsupportedError(wrong) from error
         except wgpu.GPUOutOfMemoryError as error:
             raise _too_large(size) from error
-        for each, start in zip(constants, starts, strict=True):
-            self._send(np.ascontiguousarray(each).view(np.uint8).reshape(-1), start)
+        for constant, start in zip(constants, starts, strict=True):
+            self._send(np.ascontiguousarray(constant).view(np.uint8).reshape(-1), start)
         self._groups = [self._group(number) for number in range(len(program.steps))]
 
     def call(self, addresses: Sequence[int]) -> int:

@@ -114,20 +114,20 @@ def _blocks_of(kernel: Kernel) -> BilinearBlocks | None:
     if flow is None or len(flow.blocks) != len(AXES):
         return None
     every = tuple(flow.blocks.values())
-    found = BilinearBlocks(*every)
-    if [each for each in every if is_reduction(each)] != [found.product]:
+    blocks = BilinearBlocks(*every)
+    if [block for block in every if is_reduction(block)] != [blocks.product]:
         return None
     for one, two in itertools.pairwise(every):
         if made_by(one) not in [load.buffer for load in reads(two)]:
             return None
-    axes = [len(each.vars) for each in every]
-    return found if tuple(axes) == AXES else None
+    axes = [len(block.vars) for block in every]
+    return blocks if tuple(axes) == AXES else None
 
 
 def _extents_of(of: BilinearBlocks) -> TileExtents | None:
     """The extents of a bilinear form, or None."""
     product, half, image = (
-        [known(each) or 0 for each in stage.extents] for stage in (of.product, of.half, of.image)
+        [known(term) or 0 for term in stage.extents] for stage in (of.product, of.half, of.image)
     )
     _, places, tiles, outputs, channels = product
     _, high, wide, _ = image
@@ -162,7 +162,7 @@ class _BilinearSchedule:
         """All stages, from the last to the first: each is placed at its reader."""
         plan, (down, across), size = self.plan, self.extents.tiles, self.extents.size
         out = yield st.block(str(self.of.out.label))
-        high, _ = (known(each) or 0 for each in self.of.out.extents[-2:])
+        high, _ = (known(extent) or 0 for extent in self.of.out.extents[-2:])
         n, o, h, w = yield st.loops(out)
         counts = down // plan.rows, plan.rows
         (block_row, tile_row), h = yield from tiled(h, counts, size, ragged=high % size > 0)
@@ -380,8 +380,8 @@ def in_lanes(nest: LaneNest) -> Body:
     """Loops that are unrolled, one that is a vector, and rows of a transform, which follow one
     another there, so that they share what they read and compute."""
     unrolled, lane, rows = nest
-    for each in unrolled:
-        yield st.unroll(each)
+    for handle in unrolled:
+        yield st.unroll(handle)
     yield st.vectorize(lane)
     if rows is not None:
         yield st.annotate(rows, "unroll_explicit", True)

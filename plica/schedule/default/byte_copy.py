@@ -36,7 +36,7 @@ def in_parts(of: Block, *, shares: bool) -> Body:
     """Neighbours of a row are copied from several rows at once, as vectors where these are rows; a
     border is filled before."""
     copy, every = yield from opened(of)
-    if any(each.indices[-1:] == of.vars[-1:] for each in reads(of)):
+    if any(read.indices[-1:] == of.vars[-1:] for read in reads(of)):
         yield from in_rows(of, copy, every)
         if shares:
             yield from shared(every[:-1])
@@ -63,7 +63,7 @@ def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
 
 def _reads_rows(of: Block) -> bool:
     """Whether neighbours of a copy come from several rows, along its second-last axis."""
-    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
+    along = [free_vars(read.indices[-1]) for read in reads(of) if read.indices]
     return all(of.vars[-2] in each and of.vars[-1] not in each for each in along)
 
 
@@ -79,10 +79,10 @@ def _has_border(of: Block) -> bool:
 def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
     """Vectors that lie side by side in rows that are read are packed one after another, a line of
     a cache of them: else it is fetched again for each."""
-    rows = [each for each in reads(of) if each.indices]
-    beside = {var for each in rows for var in free_vars(each.indices[-1])} - {of.vars[-2]}
+    rows = [read for read in reads(of) if read.indices]
+    beside = {var for row in rows for var in free_vars(row.indices[-1])} - {of.vars[-2]}
     found = [at for at, var in enumerate(of.vars[:-2]) if {var} == beside]
-    widest = max([each.buffer.dtype.bytes for each in rows], default=0)
+    widest = max([row.buffer.dtype.bytes for row in rows], default=0)
     several = LINE // max(1, (known(of.extents[-2]) or 0) * widest)
     inner: tuple[Handle, ...] = every[:-2]
     if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
@@ -92,8 +92,8 @@ def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
         if rest:
             yield st.reorder(*inner)
     if is_guarded(of):  # what is outside is at the ends alone
-        for each in inner:
-            yield st.annotate(each, "cut_choices", True)
+        for handle in inner:
+            yield st.annotate(handle, "cut_choices", True)
 
 
 def in_vectors(of: Block, lanes: int | None = None) -> Body:

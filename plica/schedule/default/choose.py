@@ -180,33 +180,33 @@ def in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 def in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
-    found, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
-    if found is None or stages is None:
+    roles, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
+    if roles is None or stages is None:
         return None
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
-    panels = near and pad is not None and not found.batch and is_unpacked(pad)
+    panels = near and pad is not None and not roles.batch and is_unpacked(pad)
     if panels:  # steps are as far apart as rows of a panel
-        found = evolve(found, apart=prod(found.extents[at] for at in found.terms) * f32.bytes)
-    lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
-    work = cycles(machine, found.products, kernel.params, found.dtype)
-    cores = machine.cores if pays(machine, found.products, kernel.params, found.dtype) else 1
-    tile = panel_tile(found, machine, lanes) if panels else tile_of(found, machine, lanes, cores)
-    tile, more = (tile, None) if panels else beside(found, tile, machine, lanes)
-    reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
+        roles = evolve(roles, apart=prod(roles.extents[at] for at in roles.terms) * f32.bytes)
+    lanes = fewest_lanes(roles.extents[roles.lane], machine.lanes(roles.dtype))
+    work = cycles(machine, roles.products, kernel.params, roles.dtype)
+    cores = machine.cores if pays(machine, roles.products, kernel.params, roles.dtype) else 1
+    tile = panel_tile(roles, machine, lanes) if panels else tile_of(roles, machine, lanes, cores)
+    tile, more = (tile, None) if panels else beside(roles, tile, machine, lanes)
+    reads = read_times(machine, *operand_bytes(roles, stages.reduction), work)
     kept = stages.again is not None
     of_cores = cores if reads[0] > reads[1] else 1
     together = (
-        tiles_of_panel(found, tile, machine) if panels
-        else tiles_together(found, tile, lanes, machine, of_cores, kept=kept)
+        tiles_of_panel(roles, tile, machine) if panels
+        else tiles_together(roles, tile, lanes, machine, of_cores, kept=kept)
     )  # fmt: skip
     whole_rows = together or kept or more is not None
-    rows = 0 if whole_rows else rows_together(found, stages.reduction, tile, lanes, machine)
+    rows = 0 if whole_rows else rows_together(roles, stages.reduction, tile, lanes, machine)
 
     @do
     def whole() -> Body:
         yield scheduled(
-            found,
+            roles,
             stages,
             tile,
             lanes,
@@ -215,8 +215,8 @@ def in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             cores=cores,
             region=machine.rates.region / work,
             reads=reads,
-            fetches=not rows and more is None and has_far_weights(found, machine),
-            ahead=data_ahead(found, stages.reduction, tile, lanes, machine),
+            fetches=not rows and more is None and has_far_weights(roles, machine),
+            ahead=data_ahead(roles, stages.reduction, tile, lanes, machine),
             beside=more,
             rows=rows,
         )

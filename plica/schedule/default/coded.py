@@ -60,7 +60,7 @@ class CodedProduct:
 
 def coded_product(of: Stages) -> CodedProduct | None:
     """The coded product of some stages, or None."""
-    if not all(isinstance(each, Each) for each in of.stages) or len(every := pairs(of)) != 1:
+    if not all(isinstance(stage, Each) for stage in of.stages) or len(every := pairs(of)) != 1:
         return None
     ((fold, epilogue),) = every
     body = fold.value
@@ -70,8 +70,8 @@ def coded_product(of: Stages) -> CodedProduct | None:
     if body.combiner != "sum" or sc.dtype_of(body) is not f32 or not count:
         return None
     (term,) = body.axes
-    read = [each for each in loads(body.body) if term in free_vars(each)]
-    if not any(each.buffer.dtype in CODES and each.buffer in of.inputs for each in read):
+    read = [load for load in loads(body.body) if term in free_vars(load)]
+    if not any(load.buffer.dtype in CODES and load.buffer in of.inputs for load in read):
         return None
     return CodedProduct(fold, epilogue, body.body, term, count)
 
@@ -124,9 +124,9 @@ class TermDigits:
         whole = sc.index(0)
         for axis, unit, size in zip(self.axes, self.units, self.sizes, strict=True):
             context, whole = context.loop(axis, size), whole + axis * unit
-        found = map_bottom_up(tidied(context), substitute(value, {product.term: whole}))
-        assert isinstance(found, sc.Scalar)
-        return found
+        scalar = map_bottom_up(tidied(context), substitute(value, {product.term: whole}))
+        assert isinstance(scalar, sc.Scalar)
+        return scalar
 
 
 def term_digits(cuts: Sequence[int], names: Names) -> TermDigits:
@@ -190,14 +190,14 @@ def joined(
     def result(node: Term) -> Term:
         if not isinstance(node, sc.Load) or node.buffer is not fold.out:
             return node
-        first, *others = [sc.Load(each, node.indices) for each in totals]
+        first, *others = [sc.Load(total, node.indices) for total in totals]
         return sum(others, start=first)
 
     last_of = fold if epilogue is None else epilogue
     whole = sc.Load(fold.out, fold.axes) if epilogue is None else epilogue.value
-    found = map_bottom_up(result, whole)
-    assert isinstance(found, sc.Scalar)
-    return stages(of.inputs, (*made, Each(last_of.out, last_of.axes, found)))
+    scalar = map_bottom_up(result, whole)
+    assert isinstance(scalar, sc.Scalar)
+    return stages(of.inputs, (*made, Each(last_of.out, last_of.axes, scalar)))
 
 
 def hoisted(  # noqa: PLR0917  # a term, and where it is evaluated
@@ -213,9 +213,9 @@ def hoisted(  # noqa: PLR0917  # a term, and where it is evaluated
         if not isinstance(node, sc.Mul | sc.Sub | sc.Add) or sc.dtype_of(node) is not f32:
             return node
         used = free_vars(node)
-        own = {each: sizes[each] for each in inner if each in used}
+        own = {var: sizes[var] for var in inner if var in used}
         read = {load.buffer for load in loads(node)} - {*also}
-        if lane in used or not own or not {each.dtype for each in read} <= {*CODES}:
+        if lane in used or not own or not {buffer.dtype for buffer in read} <= {*CODES}:
             return node
         around = {a: n for a, n in (*zip(fold.axes, fold.out.shape, strict=True),
                                     (first, sc.index(sizes[first]))) if a in used}  # fmt: skip
@@ -239,22 +239,22 @@ def _along(
     own = [*digits]
     for cut in range(len(own)):
         rest, run = own[:cut], own[cut:]
-        long = left = prod([digits[each] for each in run])
+        long = left = prod([digits[var] for var in run])
         if long < FEW_LANES:
             return None
         lane, at = names.var("g"), sc.index(0)
         context, places = EMPTY.loop(lane, long), dict[Term, Term]()
-        for each in run:
-            left //= digits[each]
-            places[each] = simple(lane // left % digits[each], context)
-            at = at + each * left
-        found = map_bottom_up(tidied(context), substitute(value, places))
-        assert isinstance(found, sc.Scalar)
-        if is_row(found, lane):
+        for var in run:
+            left //= digits[var]
+            places[var] = simple(lane // left % digits[var], context)
+            at = at + var * left
+        scalar = map_bottom_up(tidied(context), substitute(value, places))
+        assert isinstance(scalar, sc.Scalar)
+        if is_row(scalar, lane):
             axes = (*around, *rest)
-            shape = (*around.values(), *[sc.index(digits[each]) for each in rest], sc.index(long))
+            shape = (*around.values(), *[sc.index(digits[var]) for var in rest], sc.index(long))
             out = sc.Buffer(names.name("scale"), shape, f32)
-            return Each(out, (*axes, lane), found), sc.Load(out, (*axes, simple(at)))
+            return Each(out, (*axes, lane), scalar), sc.Load(out, (*axes, simple(at)))
     return None
 
 
@@ -263,7 +263,7 @@ def tidied(context: Context) -> Callable[[Term], Term]:
 
     def tidied(node: Term) -> Term:
         if isinstance(node, sc.Load):
-            return sc.Load(node.buffer, tuple([simple(each, context) for each in node.indices]))
+            return sc.Load(node.buffer, tuple([simple(index, context) for index in node.indices]))
         if isinstance(node, sc.Cast) and sc.dtype_of(node.value) is i64:
             return sc.Cast(simple(node.value, context), node.dtype)
         return node

@@ -99,7 +99,7 @@ def coded_digit_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stag
 def _lies(of: CodedProduct, row: sc.ScalarVar, column: sc.ScalarVar) -> bool:
     """Whether columns are contiguous in the result, and it has all rows as one axis."""
     last = of.fold if of.epilogue is None else of.epilogue
-    read = [each for each in loads(last.value) if each.buffer is of.fold.out]
+    read = [load for load in loads(last.value) if load.buffer is of.fold.out]
     places = of.fold.axes if of.epilogue is None else read[0].indices
     at = dict(zip(of.fold.axes, places, strict=True))
     return len(read) < 2 and at[column] is last.axes[-1] and at[row] in last.axes[:-1]
@@ -220,7 +220,7 @@ class _DigitForm:
         quad = self.dot.terms
         of_quad = (b, mb, g, q * quad + s, l)
         which = [d] * (self.digits > 1)
-        several = [(each, self.digits) for each in which]
+        several = [(var, self.digits) for var in which]
         integer = sc.Load(fixed, of_quad)
         digit = digit_of(integer, d, self.digits) if several else sc.Cast(integer, self.dot.weight)
         split = self.made(
@@ -293,7 +293,7 @@ class _DigitForm:
         value = map_bottom_up(result, whole)
         assert isinstance(value, sc.Scalar)
         out = Each(last.out, last.axes, value)
-        inputs = [view if each is self.data.buffer else each for each in self.of.inputs]
+        inputs = [view if buffer is self.data.buffer else buffer for buffer in self.of.inputs]
         return stages(inputs, (*self.stages, out), (*self.memory, last.out))
 
 

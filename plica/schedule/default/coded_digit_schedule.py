@@ -61,7 +61,7 @@ def coded_digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     dot, flow = machine.dot, block_flow(kernel)
     if dot is None or flow is None:
         return None
-    found = [each for each in flow.blocks.values() if is_of_digits(each, flow, kernel)]
+    found = [block for block in flow.blocks.values() if is_of_digits(block, flow, kernel)]
     if len(found) != 1:
         return None
     (dots,) = found
@@ -74,14 +74,14 @@ def is_of_digits(of: Block, flow: BlockFlow, kernel: Kernel) -> bool:
     """Whether a block adds products of bytes that are both made in the kernel, one near where they
     are read, and its sums are summed again."""
     sides = widened_sides(of)
-    if sides is None or not all(each.buffer in flow.writer for each in sides):
+    if sides is None or not all(side.buffer in flow.writer for side in sides):
         return False
-    code, digit = (each.buffer for each in sides)
+    code, digit = (side.buffer for side in sides)
     after = flow.readers.get(made_by(of), ())
     if code in kernel.params or digit not in kernel.params or len(after) != 1:
         return False
     totals = flow.readers.get(made_by(after[0]), ())
-    return len(totals) == 1 and all(is_reduction(each) for each in (*after, *totals))
+    return len(totals) == 1 and all(is_reduction(block) for block in (*after, *totals))
 
 
 def _schedule(  # noqa: PLR0917  # the stages of a product
@@ -89,11 +89,11 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
 ) -> Do:
     dot, out = machine.dot, flow.result
     assert dot is not None
-    near = [each for each in flow.blocks.values() if made_by(each) not in kernel.params]
-    read = {load.buffer for each in (dots, part) for load in reads(each)}
-    panels = [each for each in near if made_by(each) in read and each is not dots]
-    before = [each for each in near if each not in (dots, part, *panels)]
-    kept = [each for each in flow.blocks.values() if each not in (*near, total, out)]
+    near = [block for block in flow.blocks.values() if made_by(block) not in kernel.params]
+    read = {load.buffer for block in (dots, part) for load in reads(block)}
+    panels = [block for block in near if made_by(block) in read and block is not dots]
+    before = [block for block in near if block not in (dots, part, *panels)]
+    kept = [block for block in flow.blocks.values() if block not in (*near, total, out)]
     columns, many = (known(size) or 1 for size in made_by(total).shape[:2])
     (digit,) = [load.buffer for load in reads(dots) if load.buffer in kernel.params]
     if dot.wide is not None and digit.dtype is dot.wide.weight:
@@ -121,11 +121,11 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
         yield st.decompose_reduction(some, over[0])
         yield from _multiplied(sums, dots, AROUND + len(over), (digits, r, v), dot.intrinsic)
         yield from vectors((step, vector, lane))
-        for each in panels:
-            made = yield st.block(str(each.label))
+        for panel in panels:
+            made = yield st.block(str(panel.label))
             yield st.compute_at(made, run)
             *_, last = yield st.loops(made)
-            if made_by(each).dtype.is_integer:
+            if made_by(panel).dtype.is_integer:
                 yield st.vectorize(last)
         yield st.decompose_reduction(adds, run)
         yield from _finished(out, total, groups, group * r)
@@ -150,8 +150,8 @@ def _multiplied(sums: Handle, of: Block, outside: int, tile: Sequence[int], intr
     begun = yield st.decompose_reduction(sums, terms[0])
     yield from vectors_inside(begun, outside)
     yield st.tensorize(lane, intrinsic)
-    for each in several:
-        yield st.unroll(each)
+    for handle in several:
+        yield st.unroll(handle)
     quads = next(n for n in reversed(terms_of(of)[:-1]) if n > 1)
     few = [n for n in range(1, quads + 1) if quads % n == 0 and n * prod(tile) <= MAX_WRITTEN_OUT]
     if few and few[-1] > 1 and tile[0] > 1:  # LLVM takes chains of products of i16 apart
@@ -183,23 +183,23 @@ def _made_together(before: Sequence[Block], kept: Sequence[Block]) -> Generator[
     """
     first, *rest = kept  # units come first, then all that is made of scaled data
     around, nests = list[Handle](), list[Handle]()
-    for each in kept:
-        _, every = yield from opened(each)
+    for block in kept:
+        _, every = yield from opened(block)
         around.append(every[0])
         nests.append(every[GROUPS - 1])
     scaled = {made_by(first)}
     later = list[Block]()
-    for each in before:
-        if scaled & {load.buffer for load in reads(each)}:
-            scaled |= {made_by(each)}
-            later.append(each)
+    for block in before:
+        if scaled & {load.buffer for load in reads(block)}:
+            scaled |= {made_by(block)}
+            later.append(block)
     if len(rest) > 1:
         yield st.merge_loops(*nests[1:])
-    for each in reversed(later):
-        yield st.compute_at((yield st.block(str(each.label))), nests[1])
+    for block in reversed(later):
+        yield st.compute_at((yield st.block(str(block.label))), nests[1])
     yield st.merge_loops(*nests[:2])
-    for each in reversed([each for each in before if each not in later]):
-        yield st.compute_at((yield st.block(str(each.label))), nests[0])
+    for block in reversed([each for each in before if each not in later]):
+        yield st.compute_at((yield st.block(str(block.label))), nests[0])
     return around[0]
 
 

@@ -79,7 +79,7 @@ def coded_dot_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages
             return None
     shared = [size for axis, size in zip(product.fold.axes, product.fold.out.shape, strict=True)
               if axis not in free_vars(weight)]  # fmt: skip
-    if has_codes(data) or prod([known(each) or 0 for each in shared]) != 1:
+    if has_codes(data) or prod([known(scalar) or 0 for scalar in shared]) != 1:
         return None
     cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
     if cuts is None or not QUAD * PAIR_LANES[0] <= cuts[1] or cuts[-2] > MAX_BLOCK:
@@ -88,7 +88,7 @@ def coded_dot_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages
 
 
 def has_codes(of: sc.Scalar) -> bool:
-    return any(each.buffer.dtype in CODES for each in loads(of))
+    return any(load.buffer.dtype in CODES for load in loads(of))
 
 
 def _fits(width: int, run: int, cuts: Sequence[int]) -> bool:
@@ -271,13 +271,13 @@ def linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]
             inner = None if lane in free_vars(common) else linear(other, lane)
             if inner is None:
                 return None
-            return [(common if each is one else sc.Mul(common, each), n) for each, n in inner]
+            return [(common if scalar is one else sc.Mul(common, scalar), n) for scalar, n in inner]
         case sc.Add(left, right) | sc.Sub(left, right):
             first, second = linear(left, lane), linear(right, lane)
             if first is None or second is None:
                 return None
             if isinstance(of, sc.Sub):
-                second = [(sc.Mul(each, minus), number) for each, number in second]
+                second = [(sc.Mul(scalar, minus), number) for scalar, number in second]
             return [*first, *second]
         case _:
             return None

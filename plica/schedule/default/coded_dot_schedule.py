@@ -48,7 +48,7 @@ def coded_dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     dot, flow = machine.dot, block_flow(kernel)
     if dot is None or not dot.pairs or flow is None:
         return None
-    found = [each for each in flow.blocks.values() if _multiplies_digits(each, kernel)]
+    found = [block for block in flow.blocks.values() if _multiplies_digits(block, kernel)]
     return _schedule(flow, found[0], machine, kernel) if len(found) == 1 else None
 
 
@@ -61,13 +61,13 @@ def _multiplies_digits(of: Block, kernel: Kernel) -> bool:
             sc.Load(), sc.ShiftLeft(sc.Mul(sc.Cast(left, _), sc.Cast(right, _)), _)
         ) | sc.Add(sc.Load(), sc.Mul(sc.Cast(left, _), sc.Cast(right, _))):
             sides = [each for each in (left, right) if isinstance(each, sc.Load)]
-            places = {each.indices[-1] for each in sides}
+            places = {side.indices[-1] for side in sides}
             return (
                 len(sides) == 2
                 and len(places) == 1
                 and all(
-                    each.buffer not in kernel.params and each.buffer.dtype.bytes == 1
-                    for each in sides
+                    side.buffer not in kernel.params and side.buffer.dtype.bytes == 1
+                    for side in sides
                 )
             )
         case _:
@@ -78,29 +78,29 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
     dot, out = machine.dot, flow.result
     assert dot is not None
     coded, data, scales = list[Block](), list[Block](), list[Block]()
-    for each in flow.blocks.values():
-        writers = [flow.writer[load.buffer] for load in reads(each) if load.buffer in flow.writer]
+    for block in flow.blocks.values():
+        writers = [flow.writer[load.buffer] for load in reads(block) if load.buffer in flow.writer]
         unpacks = any(load.buffer.dtype in CODES and load.buffer in kernel.params
-                      for load in reads(each))  # fmt: skip
+                      for load in reads(block))  # fmt: skip
         if unpacks or any(writer in (*coded, *scales) for writer in writers):
-            (scales if unpacks and not is_reduction(each) else coded).append(each)
+            (scales if unpacks and not is_reduction(block) else coded).append(block)
         else:
-            data.append(each)
-    (codes,) = [each for each in scales if made_by(each).dtype.is_integer]
-    folds = [each for each in coded if each not in (dots, out)]
+            data.append(block)
+    (codes,) = [block for block in scales if made_by(block).dtype.is_integer]
+    folds = [block for block in coded if block not in (dots, out)]
     rank = len(made_by(folds[-1]).shape)
 
     @do
     def schedule() -> Body:
         _, every = yield from opened(out)
         weight = every[min(rank, len(every)) - 1]  # the result may lack the axis of one row
-        for each in folds[::-1]:
-            yield from in_registers(each, weight)
-        for each in folds:
-            read = {load.buffer for load in reads(each)}
+        for fold in folds[::-1]:
+            yield from in_registers(fold, weight)
+        for fold in folds:
+            read = {load.buffer for load in reads(fold)}
             own = [scale for scale in scales if made_by(scale) in read]
             pair = (codes, dots) if made_by(dots) in read else ()
-            yield from _summed(each, rank, own, pair, machine)
+            yield from _summed(fold, rank, own, pair, machine)
         for each in data:
             yield from _of_data(each, machine)
         if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
@@ -128,18 +128,18 @@ def _summed(
         yield st.vectorize(loop)
     yield st.decompose_reduction(one, folded[0])
     for scale in scales:
-        made = yield from in_registers(scale, folded[0])
+        handle = yield from in_registers(scale, folded[0])
         assert isinstance(scale.body, Store)
         if is_row(scale.body.value, scale.vars[-1]):
-            yield from vectors_inside(made, outside + 1)
+            yield from vectors_inside(handle, outside + 1)
         else:
-            every = yield st.loops(made)
+            every = yield st.loops(handle)
             for loop in every[outside + 1 :]:
                 yield st.unroll(loop)
     if pair:
         codes, dots = pair
-        for each in (dots, codes):
-            made = yield from in_registers(each, folded[-1])
+        for block in (dots, codes):
+            handle = yield from in_registers(block, folded[-1])
         yield from _multiplied(dots, machine)
         yield from _unpacked(codes, machine)
     for loop in folded[cut:]:
@@ -161,8 +161,8 @@ def _multiplied(of: Block, machine: Machine) -> Body:
     yield from vectors_inside(begun, len(every) - terms - 1)
     width, digits = known(made_by(of).shape[-1]), DIGITS if several else 1
     yield st.tensorize(lane, f"{machine.dot.pairs}{width}.{digits}")
-    for each in steps:
-        yield st.unroll(each)
+    for step in steps:
+        yield st.unroll(step)
 
 
 def _unpacked(of: Block, machine: Machine) -> Body:

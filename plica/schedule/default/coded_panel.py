@@ -74,7 +74,7 @@ def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:
     rows = sc.Load(view, (*data.indices[:-1], *digits.axes))
     there = sc.Load(floats, (own[0], *digits.axes))
     total = sc.Reduce("sum", digits.axes, counts, sc.Mul(there, rows))
-    inputs = tuple([view if each is data.buffer else each for each in of.inputs])
+    inputs = tuple([view if buffer is data.buffer else buffer for buffer in of.inputs])
     after = [] if product.epilogue is None else [product.epilogue]
     found = contraction(stages((*inputs, floats), (evolve(product.fold, value=total), *after)))
     if found is None or found.batch or len(found.n) != 1 or len(found.m) != 1:
@@ -83,13 +83,13 @@ def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:
     lanes = fewest_lanes(found.sizes[lane], machine.lanes(f32))
     if found.sizes[lane] < MIN_ROWS or lanes < FEW_LANES:
         return None
-    made = Each(floats, (own[0], *digits.axes), unpacked)
+    stage = Each(floats, (own[0], *digits.axes), unpacked)
     found = evolve(found, inputs=inputs, run=run_of(digits.sizes), free=True)
-    return register_tile(found, lane, lanes, machine, kept=True, before=(made,), anew=True)
+    return register_tile(found, lane, lanes, machine, kept=True, before=(stage,), anew=True)
 
 
 def _has_codes(of: sc.Scalar) -> bool:
-    return any(each.buffer.dtype in CODES for each in loads(of))
+    return any(load.buffer.dtype in CODES for load in loads(of))
 
 
 def _read_after(of: CodedProduct) -> set[sc.Buffer]:

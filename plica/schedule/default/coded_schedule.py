@@ -48,15 +48,15 @@ def coded_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     folds = [*dropwhile(lambda each: not is_reduction(each), before)]
     if is_reduction(out) or len(folds) not in (2, 3) or not all(map(is_reduction, folds)):
         return None
-    if not all(_is_coded(each, kernel) for each in (*before[: -len(folds)], folds[0])):
+    if not all(_is_coded(block, kernel) for block in (*before[: -len(folds)], folds[0])):
         return None
-    if len({each.buffer for each in loads(folds[0].body)} - {made_by(folds[0])}) < 2:
+    if len({load.buffer for load in loads(folds[0].body)} - {made_by(folds[0])}) < 2:
         return None  # a sum of codes alone
-    *parts, rank = [len(made_by(each).shape) for each in folds]
+    *parts, rank = [len(made_by(fold).shape) for fold in folds]
     if not rank or {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW_LANES:
         return None
     total = made_by(folds[-1])
-    if any(each.buffer is total and each.indices != out.vars for each in loads(out.body)):
+    if any(load.buffer is total and load.indices != out.vars for load in loads(out.body)):
         return None  # the result has other axes than the sums
     return _schedule(before[: -len(folds)], folds, out, rank, machine, kernel)
 
@@ -65,8 +65,8 @@ def _is_coded(part: Block, kernel: Kernel) -> bool:
     """Whether codes are read along the lanes."""
     lane = part.vars[part.kinds.count("spatial") - 1]
     return any(
-        each.buffer.dtype in CODES and each.buffer in kernel.params and lane in free_vars(each)
-        for each in loads(part.body)
+        load.buffer.dtype in CODES and load.buffer in kernel.params and lane in free_vars(load)
+        for load in loads(part.body)
     )
 
 
@@ -96,11 +96,11 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
             outer.append(tile)
             inner.insert(0, below)
         yield st.reorder(*outer, *inner)
-        for each in folds[::-1]:
-            one = yield from in_registers(each, outer[-1])
-            around = yield from _written_out(one, each, rank, (rows, columns))
-        for each in scales:
-            one = yield from in_registers(each, around[-1])
+        for fold in folds[::-1]:
+            one = yield from in_registers(fold, outer[-1])
+            around = yield from _written_out(one, fold, rank, (rows, columns))
+        for scale in scales:
+            one = yield from in_registers(scale, around[-1])
             yield from vectors_inside(one, len(around))
         for each in inner:
             yield st.unroll(each)
@@ -129,9 +129,9 @@ def _written_out(one: Handle, of: Block, rank: int, tile: tuple[int, int]) -> Bo
         cut -= 1
         count *= sizes[cut]
     yield st.reorder(*folded, *inner, *lane)
-    for each in (*folded[cut:], *inner):
-        yield st.unroll(each)
-    for each in lane:
-        yield st.vectorize(each)
+    for handle in (*folded[cut:], *inner):
+        yield st.unroll(handle)
+    for handle in lane:
+        yield st.vectorize(handle)
     yield st.decompose_reduction(one, folded[0])
     return (*every[: len(every) - len(own)], folded[0])

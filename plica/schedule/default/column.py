@@ -67,13 +67,13 @@ class ColumnReduction:
     def weighted(self) -> bool:
         """Whether rows have factors: operands that vary with the term, but not along the
         kept axis."""
-        found = [free_vars(each) for each in loads(self.body.body)]
+        found = [free_vars(load) for load in loads(self.body.body)]
         return any(self.lane not in each and not each.isdisjoint(self.body.axes) for each in found)
 
     @property
     def terms(self) -> int:
         """The total number of terms."""
-        return prod([known(each) or 0 for each in self.body.extents])
+        return prod([known(extent) or 0 for extent in self.body.extents])
 
     @property
     def rounds(self) -> bool:
@@ -103,7 +103,7 @@ def column_form(of: Stages, machine: Machine) -> Stages | None:
 
 
 def _columns(of: Stages) -> ColumnReduction | None:
-    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    every = pairs(of) if all(isinstance(stage, Each) for stage in of.stages) else []
     if len(every) != 1 or of.dims:
         return None
     ((fold, epilogue),) = every
@@ -118,7 +118,7 @@ def _columns(of: Stages) -> ColumnReduction | None:
         or not depth
         or width == 1
         or depth == 1
-        or not all(known(each) for each in body.extents)
+        or not all(known(extent) for extent in body.extents)
     ):
         return None
     if not is_row(body.body, lane):
@@ -158,23 +158,23 @@ def _lies_in_rows(of: ColumnReduction, whole: Stages) -> bool:
     rows."""
     term = of.body.axes[-1]
     views = set()
-    for each in loads(of.body.body):
-        if free_vars(each).isdisjoint((of.lane, term)):
+    for load in loads(of.body.body):
+        if free_vars(load).isdisjoint((of.lane, term)):
             continue
-        sizes = [known(size) for size in each.buffer.shape[-2:]]
-        if each.indices[-2:] != (term, of.lane) or sizes != [of.depth, of.width]:
+        sizes = [known(size) for size in load.buffer.shape[-2:]]
+        if load.indices[-2:] != (term, of.lane) or sizes != [of.depth, of.width]:
             return False
-        if not all(free_vars(place).isdisjoint((of.lane, term)) for place in each.indices[:-2]):
+        if not all(free_vars(place).isdisjoint((of.lane, term)) for place in load.indices[:-2]):
             return False
-        views.add(each.buffer)
+        views.add(load.buffer)
     rest = () if of.epilogue is None else loads(of.epilogue.value)
     return (
         views <= set(whole.inputs)
-        and not any(each.buffer in views for each in rest)
+        and not any(load.buffer in views for load in rest)
         and all(
-            each.indices[-2:] == (term, of.lane)
-            for each in loads(of.body.body)
-            if each.buffer in views
+            load.indices[-2:] == (term, of.lane)
+            for load in loads(of.body.body)
+            if load.buffer in views
         )
         and stands_in_loads(of.body.body, (term, of.lane))
     )
@@ -283,7 +283,7 @@ class _LongRow:
         body = of.body.body if rows == 1 else map_bottom_up(viewed, of.body.body)
         assert isinstance(body, sc.Scalar)
         self.body = substitute(body, _once(of.body))
-        self.inputs = tuple([views.get(each, each) for each in whole.inputs])
+        self.inputs = tuple([views.get(buffer, buffer) for buffer in whole.inputs])
 
     @property
     def place(self) -> sc.Scalar:

@@ -74,7 +74,7 @@ class Columns:
     @property
     def bytes(self) -> int:
         """What all rows before the columns take, at most, of any stage."""
-        return self.depth * self.width * max(each.out.dtype.bytes for each in self.steps)
+        return self.depth * self.width * max(step.out.dtype.bytes for step in self.steps)
 
     @property
     def few(self) -> bool:
@@ -90,8 +90,8 @@ class Columns:
 
 def columns_of(of: Stages) -> Columns | None:
     """The common columns of stages, or None."""
-    every = [each for each in of.stages if isinstance(each, Each)]
-    first = next((each for each in every if isinstance(each.value, sc.Reduce)), None)
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    first = next((stage for stage in every if isinstance(stage.value, sc.Reduce)), None)
     if of.dims or len(every) < 2 or len(every) < len(of.stages) or len(of.outputs) > 1:
         return None
     if first is None or not isinstance(first.value, sc.Reduce) or not first.axes:
@@ -101,18 +101,18 @@ def columns_of(of: Stages) -> Columns | None:
     row, (*around, column) = first.value.axes[0], first.axes
     *sizes, width = [known(size) or 0 for size in first.out.shape]
     depth = known(first.value.extents[0]) or 0
-    found = Columns((), tuple(around), tuple(sizes), row, column, depth, width)
-    steps = [_step(each, found) for each in every]
-    made = {each.out: each.whole for each in steps if each is not None}
-    if len(made) < len(every) or not all(_reads(each, found, made) for each in steps if each):
+    columns = Columns((), tuple(around), tuple(sizes), row, column, depth, width)
+    steps = [_step(stage, columns) for stage in every]
+    made = {step.out: step.whole for step in steps if step is not None}
+    if len(made) < len(every) or not all(_reads(step, columns, made) for step in steps if step):
         return None
     ways: dict[sc.Buffer, bool] = {}
-    for each in steps:
-        for load in loads(each.value) if each else ():
+    for step in steps:
+        for load in loads(step.value) if step else ():
             if ways.setdefault(load.buffer, row in free_vars(load)) != (row in free_vars(load)):
                 return None  # it cannot be seen as long rows and as something else
     return Columns(
-        tuple([each for each in steps if each]),
+        tuple([step for step in steps if step]),
         tuple(around),
         tuple(sizes),
         row,
@@ -174,13 +174,13 @@ def _reads(of: _Step, there: Columns, made: Mapping[sc.Buffer, bool]) -> bool:
 
 def column_chain_form(of: Stages, machine: Machine) -> Stages | None:
     """Stages along rows with few columns in the form for their loops, or None."""
-    if (found := columns_of(of)) is None or not found.few:
+    if (columns := columns_of(of)) is None or not columns.few:
         return None
-    lanes = machine.lanes(next(each.out.dtype for each in found.steps if _folds(each)))
-    rows = rows_together(found.width, found.depth, lanes)
+    lanes = machine.lanes(next(step.out.dtype for step in columns.steps if _folds(step)))
+    rows = rows_together(columns.width, columns.depth, lanes)
     if lanes < 2 or rows == 1:
         return None
-    return _Chain(of, found, rows).stages()
+    return _Chain(of, columns, rows).stages()
 
 
 def _folds(of: _Step) -> bool:
@@ -200,8 +200,8 @@ class _Chain:
         self.made: list[Each] = []
         self.views = {
             load.buffer: self.view(load.buffer)
-            for each in columns.steps
-            for load in loads(each.value)
+            for step in columns.steps
+            for load in loads(step.value)
             if load.buffer in of.inputs and columns.row in free_vars(load)
         }
 
@@ -218,8 +218,8 @@ class _Chain:
     def stages(self) -> Stages:
         """The stages in order."""
         *before, last = self.columns.steps
-        for each in before:
-            self.step(each)
+        for step in before:
+            self.step(step)
         value = self.read(last.value)
         if isinstance(value, sc.Reduce):
             value = self.total(value)
@@ -228,7 +228,7 @@ class _Chain:
             self.elements(self.view(out), value)
         else:
             self.made.append(Each(out, (*self.columns.around, self.columns.column), value))
-        return stages([self.views.get(each, each) for each in self.of.inputs], self.made)
+        return stages([self.views.get(buffer, buffer) for buffer in self.of.inputs], self.made)
 
     def step(self, of: _Step) -> None:
         """Adds the stages for one stage, and records how its elements are read afterwards."""
@@ -243,9 +243,9 @@ class _Chain:
 
     def uses(self, of: sc.Buffer) -> int:
         """How often a stage is computed if it is where it is read, and all that read it are too."""
-        readers = [each for each in self.columns.steps
-                   if any(load.buffer is of for load in loads(each.value))]  # fmt: skip
-        ends = [_folds(each) or each.out is self.of.result for each in readers]
+        readers = [step for step in self.columns.steps
+                   if any(load.buffer is of for load in loads(step.value))]  # fmt: skip
+        ends = [_folds(reader) or reader.out is self.of.result for reader in readers]
         return sum(1 if end else self.uses(e.out) for e, end in zip(readers, ends, strict=True))
 
     def read(self, of: sc.Scalar) -> sc.Scalar:

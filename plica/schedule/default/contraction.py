@@ -89,7 +89,7 @@ class Contraction:
         both: frozenset[Term] = frozenset(self.data.indices)
         if self.weight is not None:
             both = free_vars(self.data) & free_vars(self.weight)
-        return tuple([each for each in self.axes if each in both and self.sizes[each] > 1])
+        return tuple([axis for axis in self.axes if axis in both and self.sizes[axis] > 1])
 
     @property
     def depth(self) -> int:
@@ -122,7 +122,7 @@ def contraction(
     copied to another place, if that is not allowed.  Axes of the result may be open if `opened`:
     both operands are read at these as they lie.
     """
-    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    every = pairs(of) if all(isinstance(stage, Each) for stage in of.stages) else []
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
@@ -148,7 +148,7 @@ def contraction(
     data, guards, fill, weight = product
     if weight is not None and data.buffer is weight.buffer:
         return None
-    if not all(says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
+    if not all(says_inside(guard, data) for guard in guards) or not _is_affine(data, sizes):
         return None
     if weight is not None and fill.value != 0:
         return None
@@ -216,8 +216,8 @@ def product_of(
         data, guards, fill = _guarded(of.body)
         return None if data is None or other else (data, guards, fill, None)
     if other:
-        both = [each for each in of.body._children if isinstance(each, sc.Load)]
-        if len(both) != 2 or not all(_is_plain(each, sizes) for each in both):
+        both = [child for child in of.body._children if isinstance(child, sc.Load)]
+        if len(both) != 2 or not all(_is_plain(load, sizes) for load in both):
             return None
         return both[1], (), sc.Lit(0, sc.dtype_of(both[1])), both[0]
     for left, right in ((of.body.left, of.body.right), (of.body.right, of.body.left)):
@@ -231,7 +231,7 @@ def product_of(
 def _without(of: sc.Load, single: list[sc.ScalarVar]) -> sc.Load:
     """The load where some variables are 0, which is all they ever are."""
     where = dict.fromkeys(single, sc.index(0))
-    return sc.Load(of.buffer, tuple([simple(substitute(each, where)) for each in of.indices]))
+    return sc.Load(of.buffer, tuple([simple(substitute(index, where)) for index in of.indices]))
 
 
 def _guarded(of: sc.Scalar) -> tuple[sc.Load | None, tuple[sc.Scalar, ...], sc.Lit]:
@@ -278,7 +278,7 @@ def _is_affine(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
 
 def _is_plain(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     """Whether a load is indexed by a distinct variable in each dim, over its whole extent."""
-    variables = [each for each in of.indices if isinstance(each, sc.ScalarVar)]
+    variables = [index for index in of.indices if isinstance(index, sc.ScalarVar)]
     if len(set(variables)) != len(variables):
         return False
     return all(
@@ -329,18 +329,18 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
         return None
     loads = [*of.loads(), of.data]
     views: dict[sc.Buffer, tuple[sc.Buffer, int]] = {}
-    for each in loads:
-        place = _beside(each, (i, j), of)
-        if place is None and not _mentions(each.indices, (i, j)):
+    for load in loads:
+        place = _beside(load, (i, j), of)
+        if place is None and not _mentions(load.indices, (i, j)):
             continue
         if place is None:
             return None
-        flat = _flat(each.buffer, place)
-        if views.setdefault(each.buffer, (flat, place)) != (flat, place):
+        flat = _flat(load.buffer, place)
+        if views.setdefault(load.buffer, (flat, place)) != (flat, place):
             return None
     if of.data.buffer not in views:
         return None
-    if any(each.buffer in views and _beside(each, (i, j), of) is None for each in loads):
+    if any(load.buffer in views and _beside(load, (i, j), of) is None for load in loads):
         return None
     views[of.reduced] = _flat(of.reduced, first), first
     whole = sc.ScalarVar(fresh(Name("p"), {each.name for each in of.sizes}), j.dtype)
@@ -362,7 +362,7 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
         open_[whole] = dim(of.extent(i) * of.extent(j))
     return evolve(
         of,
-        inputs=tuple([views[each][0] if each in views else each for each in of.inputs]),
+        inputs=tuple([views[buffer][0] if buffer in views else buffer for buffer in of.inputs]),
         axes=(*of.axes[:first], whole, *of.axes[first + 2 :]),
         sizes=sizes_ | {whole: of.sizes[i] * of.sizes[j]},
         open=open_,
@@ -404,7 +404,7 @@ def _beside(of: sc.Load, pair: tuple[sc.ScalarVar, sc.ScalarVar], whole: Contrac
 
 
 def _mentions(places: Index, variables: tuple[sc.ScalarVar, ...]) -> bool:
-    return any(not free_vars(each).isdisjoint(variables) for each in places)
+    return any(not free_vars(place).isdisjoint(variables) for place in places)
 
 
 def _flat(of: sc.Buffer, place: int) -> sc.Buffer:

@@ -95,7 +95,7 @@ OVERLAP = 2
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    taps = [of.sizes[each] for each in of.k]
+    taps = [of.sizes[var] for var in of.k]
     if of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
@@ -122,7 +122,7 @@ def _has_ends(of: Contraction, lanes: int) -> bool:
         terms_of_place(of.data.indices[-1]).get(of.axes[-1], 0),
         prod([of.sizes[k] for k in of.k]),
     )
-    if taps > SMALL and min([of.sizes[each] for each in of.axes[-2:]]) <= FEW * lanes:
+    if taps > SMALL and min([of.sizes[axis] for axis in of.axes[-2:]]) <= FEW * lanes:
         return False  # nearly all tiles would be a text of their own
     return least >= lanes and flat and taps * apart <= PICKS
 
@@ -143,7 +143,7 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
     every row reads: except if a row is one masked vector. There a product broadcasts a weight from
     memory, and column by column all lanes at both ends would be checked again.
     """
-    taps = [of.sizes[each] for each in of.k]
+    taps = [of.sizes[var] for var in of.k]
     high = sums_under_way(machine) * (1 if machine.masks else TALL)
     if is_of_channels(of) or len(taps) == 1:
         return True  # what one column reads no other does
@@ -237,11 +237,11 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
 
     If `by_columns`, the places of a window are summed column after column.
     """
-    used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
+    used = {buffer.name for buffer in (*of.inputs, of.reduced)} | {size.name for size in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
     terms = tuple(reversed(of.k)) if by_columns else of.k
-    taps = [of.sizes[each] for each in terms]
+    taps = [of.sizes[term] for term in terms]
     columns = by_columns and loops_over_columns(taps, machine)
     high, lanes = window_tile(
         written_out(taps, columns),
@@ -266,15 +266,15 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
         weight = substitute(there, dict(zip(parts, (row // lanes, row % lanes), strict=True)))
         used.add(there.buffer.name)
     body = data if weight is None else sc.Mul(data, weight)
-    extents = tuple([sc.index(sizes[each]) for each in terms])
-    shape = tuple([sc.index(sizes[each]) for each in of.axes])
+    extents = tuple([sc.index(sizes[term]) for term in terms])
+    shape = tuple([sc.index(sizes[axis]) for axis in of.axes])
     window = sc.Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
     value = with_element(of.value, of.reduced, sc.Load(window, of.axes))
-    whole = tuple([sc.index(of.sizes[each]) for each in of.axes])
+    whole = tuple([sc.index(of.sizes[axis]) for axis in of.axes])
     out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
     total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))
-    scratch = [each.out for each in before]
+    scratch = [stage.out for stage in before]
     return stages(of.inputs, (*before, total, Each(out, of.axes, value)), (*scratch, out))
 
 
@@ -309,7 +309,7 @@ def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | N
     dtype = sc.dtype_of(value)
     if read is None or value is read or read.buffer.dtype.bytes >= dtype.bytes:
         return None
-    if any(load.buffer is read.buffer for each in after for load in loads(each)):
+    if any(load.buffer is read.buffer for stage in after for load in loads(stage)):
         return None
     wide = sc.Buffer(read.buffer.name, read.buffer.shape, dtype)
     floats: sc.Scalar = sc.Load(wide, read.indices)
@@ -318,7 +318,7 @@ def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | N
     if guard is not None:
         floats = sc.Select(guard.condition, floats, guard.orelse)
     reduced = evolve(fold.value, body=sc.Mul(floats, weight))
-    inputs = [wide if each is read.buffer else each for each in of.inputs]
+    inputs = [wide if buffer is read.buffer else buffer for buffer in of.inputs]
     plain = stages(inputs, (Each(fold.out, fold.axes, reduced), *after), of.outputs)
 
     def back(made: Stages) -> Stages:
@@ -327,7 +327,7 @@ def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | N
                 return _with(value, read, sc.Load(read.buffer, node.indices))
             return node
 
-        given = [read.buffer if each is wide else each for each in made.inputs]
+        given = [read.buffer if buffer is wide else buffer for buffer in made.inputs]
         every = [
             evolve(each, value=map_bottom_up(new, each.value)) if isinstance(each, Each) else each
             for each in made.stages
@@ -339,6 +339,6 @@ def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | N
 
 def _with(value: sc.Scalar, read: sc.Load, other: sc.Scalar) -> sc.Scalar:
     """A term with something else for what it reads."""
-    found = map_bottom_up(lambda node: other if node is read else node, value)
-    assert isinstance(found, sc.Scalar)
-    return found
+    scalar = map_bottom_up(lambda node: other if node is read else node, value)
+    assert isinstance(scalar, sc.Scalar)
+    return scalar

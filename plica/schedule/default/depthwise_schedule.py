@@ -49,7 +49,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if blocks.data is not None or blocks.weight is not None:
         return None  # both are read as they are given
     of, last_of = blocks.reduction, blocks.epilogue
-    sizes = [known(each) or 0 for each in of.extents]
+    sizes = [known(extent) or 0 for extent in of.extents]
     around = of.kinds.count("spatial")
     taps = sizes[around:]
     found = _data(of)
@@ -142,7 +142,7 @@ def cuts_rows(choices: Sequence[sc.Select], step: int, machine: Machine) -> bool
     selection must be visible; and all rows if a mask needs a register of the sums."""
     if not machine.zero_rows or (machine.masks and (step > 1 or machine.vector <= MASKED)):
         return True
-    return any(not _is_zero(each.orelse) for each in choices)
+    return any(not _is_zero(choice.orelse) for choice in choices)
 
 
 def _is_zero(of: sc.Scalar) -> bool:
@@ -169,7 +169,7 @@ def _data(of: Block) -> tuple[sc.Load, bool] | None:
         for n in post_order(store.value)
         if isinstance(n, sc.Load) and n.buffer is not store.buffer
     ]
-    found = [each for each in loads if each.indices and row in free_vars(each.indices[-1])]
+    found = [load for load in loads if load.indices and row in free_vars(load.indices[-1])]
     if len(found) == 2 and found[0].indices[-1] is row:
         found = found[:1]  # lanes go along channels, each with a weight of its own
     if len(found) != 1:
@@ -177,14 +177,14 @@ def _data(of: Block) -> tuple[sc.Load, bool] | None:
     (data,) = found
     if any(row in free_vars(place) for place in data.indices[:-1]):
         return None
-    weights = [each for each in loads if each is not data]
+    weights = [load for load in loads if load is not data]
     shared = {
         var for var, size in zip(of.vars[:around], of.extents, strict=False)
         if known(size) != 1 and var not in free_vars(data)
     }  # fmt: skip
-    if any(var in shared for each in weights for var in free_vars(each)):
+    if any(var in shared for weight in weights for var in free_vars(weight)):
         return None  # sums of several outputs read the same data
     still = (
-        any(column in free_vars(each) for each in weights) if weights else column in data.indices
+        any(column in free_vars(load) for load in weights) if weights else column in data.indices
     )
     return data, column in free_vars(data) and not still

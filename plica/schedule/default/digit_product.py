@@ -202,7 +202,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
             part = sc.ShiftLeft(part, sc.Lit(shift, i32))
         placed = part if placed is None else sc.Add(placed, part)
     assert placed is not None
-    scaled, less = (sc.Load(each.out, (outer, group, beside_, inner)) for each in (factor, point))
+    scaled, less = (sc.Load(stage.out, (outer, group, beside_, inner)) for stage in (factor, point))
     wide_dtype = f32 if runs + run * several <= LONGEST["box"] else f64
     whole_sum = sc.Mul(sc.Load(unit.out, at_run), sc.Cast(placed, f32))
     term = sc.Mul(scaled, sc.Sub(whole_sum, sc.Mul(less, sc.Load(beside.out, at_run))))
@@ -221,26 +221,26 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
     before = [packed, factor, point, peak, unit, fixed, beside, digits]
     views = zip(source.inputs, whole.inputs, strict=True)
-    inputs = [own if each is own else view for each, view in views]
+    inputs = [own if buffer is own else view for buffer, view in views]
     made = [*before, one, total, kept, Each(out, whole.axes, value)]
-    return stages(inputs, made, (*[each.out for each in (*before, kept)], out))
+    return stages(inputs, made, (*[stage.out for stage in (*before, kept)], out))
 
 
 def digit_of(of: sc.Scalar, which: sc.Scalar, digits: int = DIGITS) -> sc.Scalar:
     """A byte of an integer, 0 the highest: digits are signed and absorb carries."""
     half = 1 << (BYTE - 1)
-    found: sc.Scalar | None = None
+    scalar: sc.Scalar | None = None
     owed = 0
     for place in range(digits):  # from the lowest
         moved = (
             of if not place else sc.ShiftRight(of + sc.Lit(owed, i32), sc.Lit(BYTE * place, i32))
         )
         owed += half << (BYTE * place)
-        found = (
+        scalar = (
             moved
-            if found is None
-            else sc.Select(sc.Eq(which, sc.index(digits - 1 - place)), moved, found)
+            if scalar is None
+            else sc.Select(sc.Eq(which, sc.index(digits - 1 - place)), moved, scalar)
         )
-    assert found is not None
+    assert scalar is not None
     kept = sc.Lit(i32.bits - BYTE, i32)
-    return sc.Cast(sc.ShiftRight(sc.ShiftLeft(found, kept), kept), i8)
+    return sc.Cast(sc.ShiftRight(sc.ShiftLeft(scalar, kept), kept), i8)

@@ -39,7 +39,7 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     (of,) = found
     (total,) = flow.readers[made_by(of)]
     (kept,) = flow.readers[made_by(total)]
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(extent) or 1 for extent in of.extents]
     spatial = of.kinds.count("spatial")
     above, (blocks, vectors_across, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
     run, parts = sizes[spatial], sizes[spatial + 1]
@@ -79,8 +79,8 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         begun = yield st.decompose_reduction(sums, [*words, *rest, digits][0])
         yield from vectors_inside(begun, len(order) + 1)
         yield st.tensorize(own, f"{dot.words}{bits}")
-        for each in (*rest, digits):
-            yield st.unroll(each)
+        for handle in (*rest, digits):
+            yield st.unroll(handle)
         count = DIGITS * vectors_across * high * parts
         few = max([n for n in range(1, run + 1) if run % n == 0 and n * count <= LONGEST] or [1])
         if few > 1:

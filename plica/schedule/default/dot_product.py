@@ -69,8 +69,8 @@ class DotForm:
         apart = [a for a in whole.axes if a is not lane and a is not self.column]
         steps = [] if self.column is None else [self.column]
         self.axes = (*apart, self.outer, *steps, self.inner)
-        self.batch = tuple([each for each in whole.batch if each is not lane])
-        rest = tuple([each for each in whole.k if each is not quad])
+        self.batch = tuple([var for var in whole.batch if var is not lane])
+        rest = tuple([var for var in whole.k if var is not quad])
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
         self.near: sc.Buffer | None = None  # what is copied for each tile anew
@@ -84,7 +84,7 @@ class DotForm:
         total = self.buffer("sum", self.axes, i32)
         correction = self.correction(weight)
         own = (self.near, *self.unstored)
-        scratch = [each.out for each in self.stages if each.out not in own]
+        scratch = [stage.out for stage in self.stages if stage.out not in own]
         self.stages.append(Each(total, self.axes, self.summed(product)))
         views = self.given()
         if (cut := self.cut(total, correction, views)) is None:
@@ -95,7 +95,7 @@ class DotForm:
         places, shape, value = cut
         out = sc.Buffer(self.names.name("out"), tuple(shape), sc.dtype_of(value))
         self.stages.append(Each(out, tuple(places), value))
-        inputs = [views.get(each, each) for each in whole.inputs]
+        inputs = [views.get(buffer, buffer) for buffer in whole.inputs]
         return stages(inputs, self.stages, (*scratch, out))
 
     def given(self) -> dict[sc.Buffer, sc.Buffer]:
@@ -108,7 +108,7 @@ class DotForm:
         return sc.Load(self.of.weight, tuple(places))
 
     def buffer(self, name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
-        shape = tuple([self.extent(each) for each in axes])
+        shape = tuple([self.extent(axis) for axis in axes])
         return sc.Buffer(self.names.name(name), shape, dtype)
 
     def extent(self, axis: sc.ScalarVar) -> sc.Scalar:
@@ -179,8 +179,8 @@ class DotForm:
             return False  # a tile of what is left over has another number of steps
         plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
         depth = self.sizes[self.quads] * self.dot.terms * self.dot.dtype.bytes
-        for each in self.terms[1:-1]:
-            depth *= self.sizes[each]
+        for term in self.terms[1:-1]:
+            depth *= self.sizes[term]
         return plain and self.column in places and depth * self.steps <= QUADS_NEAR
 
     # --- weights ---------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class DotForm:
         of, whole = self.of, self.whole
         assert whole.weight is not None
         places = whole.weight.indices
-        rest = [each for each in whole.k if each in places and each is not of.quad]
+        rest = [var for var in whole.k if var in places and var is not of.quad]
         inside = (*self.batch, self.outer, self.quads, *rest, self.inner, self.part)
         packed = sc.Load(self.buffer("packed", inside, self.dot.weight), inside)
         self.stages.append(self.packer(packed))
@@ -205,7 +205,7 @@ class DotForm:
         output = own[self.outer] * self.dot.lanes + own[self.inner]
         term = own[self.quads] * self.dot.terms + own[self.part]
         source: dict[sc.Scalar, sc.Scalar] = {**own, of.lane: output, of.quad: term}
-        places = [source.get(each, NOWHERE) for each in whole.weight.indices]
+        places = [source.get(index, NOWHERE) for index in whole.weight.indices]
         value = self.weight_at(places)
         tests = []
         for place, axis, outer, inner in (
@@ -216,8 +216,8 @@ class DotForm:
                 tests.append(sc.Lt(place, sc.index(whole.sizes[axis])))
         if of.middle:
             value = stored(value, of.middle, i8)
-        for each in tests:
-            value = sc.Select(each, value, sc.Lit(0, sc.dtype_of(value)))
+        for test in tests:
+            value = sc.Select(test, value, sc.Lit(0, sc.dtype_of(value)))
         if sc.dtype_of(value) is not self.dot.weight:
             value = sc.Cast(value, self.dot.weight)
         return Each(packed.buffer, tuple(axes), value)
@@ -236,7 +236,7 @@ class DotForm:
 
     def summed(self, term: sc.Scalar) -> sc.Scalar:
         """The sum of all terms."""
-        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
+        extents = tuple([sc.index(self.sizes[var]) for var in self.terms])
         return sc.Reduce("sum", self.terms, extents, term)
 
     def summed_by_ones(self, term: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> sc.Scalar:
@@ -259,11 +259,11 @@ class DotForm:
         if self.sizes[self.outer] * lanes != whole.sizes[lane]:
             return None
         found: dict[sc.Buffer, int] = {}
-        for each in whole.loads():
-            at = [n for n, place in enumerate(each.indices) if lane in free_vars(_itself(place))]
-            if len(at) > 1 or (at and each.indices[at[0]] is not lane):
+        for load in whole.loads():
+            at = [n for n, place in enumerate(load.indices) if lane in free_vars(_itself(place))]
+            if len(at) > 1 or (at and load.indices[at[0]] is not lane):
                 return None
-            if found.setdefault(each.buffer, at[0] if at else -1) != (at[0] if at else -1):
+            if found.setdefault(load.buffer, at[0] if at else -1) != (at[0] if at else -1):
                 return None
         read = _plus(sc.Load(total, self.axes), correction)
 

@@ -69,7 +69,7 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a quantised contraction, or None for other stages or machines without dot
     products."""
     dot = machine.dot
-    if dot is None or not any(each.dtype in (i8, u8) for each in of.inputs):
+    if dot is None or not any(buffer.dtype in (i8, u8) for buffer in of.inputs):
         return None
     found = quantised(of, facts, dot.dtype, opened=True)
     if found is None and dot.windows:
@@ -78,7 +78,7 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
         return None
     m, opened = found.whole.m, found.whole.open
     known_now = facts.constant[of.inputs.index(found.weight)]
-    few = not opened and prod([found.whole.sizes[each] for each in m]) < GIVEN_ROWS
+    few = not opened and prod([found.whole.sizes[var] for var in m]) < GIVEN_ROWS
     if few and not known_now:
         return None
     if m and m[-1] in opened:
@@ -105,8 +105,8 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
             for high in range(lanes, TURNED + 1, lanes)
             for each in range(-(-TURNED // high), vectors + 1)
         ]
-        fitting = [each for each in tall if fits(each, machine.registers)]
-        even = [each for each in fitting if not (steps % each.steps or vectors % each.vectors)]
+        fitting = [tile for tile in tall if fits(tile, machine.registers)]
+        even = [tile for tile in fitting if not (steps % tile.steps or vectors % tile.vectors)]
         if fitting:
             return min(even or fitting, key=lambda each: cost(each, vectors, steps, rates=rates))
     best = best_tile(vectors, steps, machine.registers, rates, exact=False)
@@ -118,7 +118,7 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a kernel that sums dot products, or None."""
     dot = machine.dot
-    if dot is None or not any(each.dtype in (i8, u8, i16) for each in kernel.params):
+    if dot is None or not any(param.dtype in (i8, u8, i16) for param in kernel.params):
         return None
     blocks = contraction_blocks(kernel, lambda each: is_dot(each, dot))
     if blocks is None and (digits := digit_schedule(kernel, machine)) is not None:
@@ -126,7 +126,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if blocks is None or _has_own_data(blocks.reduction):
         return dot_window_schedule(kernel, machine) if dot.windows else None
     of, quads = blocks.reduction, blocks.data
-    sizes = [known(each) or USUAL_OPEN_SIZE for each in of.extents]
+    sizes = [known(extent) or USUAL_OPEN_SIZE for extent in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
     vector, step = _roles(of, spatial)
@@ -197,14 +197,14 @@ def summed_by_ones(kernel: Kernel, packed: Block, dot: Dot) -> Body:
     """Sums of a weight that is given are made as products are: in registers, by an instruction."""
     flow = block_flow(kernel)
     assert flow is not None
-    for each in flow.readers[made_by(packed)]:
-        if not _is_of_ones(each, dot):
+    for block in flow.readers[made_by(packed)]:
+        if not _is_of_ones(block, dot):
             continue
-        (after,) = flow.readers[made_by(each)]
-        total = yield st.block(str(each.label))
+        (after,) = flow.readers[made_by(block)]
+        total = yield st.block(str(block.label))
         last = yield st.block(str(after.label))
         every: tuple[Handle, ...] = yield st.loops(total)
-        spatial = each.kinds.count("spatial")
+        spatial = block.kinds.count("spatial")
         lane, *terms, part = every[spatial - 1 :]
         yield st.reorder(*every[: spatial - 1], *terms, lane, part)
         yield st.set_scope(total, 0, "local")
@@ -227,7 +227,7 @@ def lies(blocks: ContractionBlocks) -> bool:
     """Whether a row of the result is contiguous in the kept sums."""
     kept, row = made_by(blocks.epilogue), blocks.result.vars[-1]
     reads = [n for n in post_order(blocks.result.body) if isinstance(n, Load) and n.buffer is kept]
-    return all(row in free_vars(each.indices[-1]) for each in reads)
+    return all(row in free_vars(read.indices[-1]) for read in reads)
 
 
 def _step_major(blocks: ContractionBlocks) -> tuple[bool, bool]:

@@ -102,13 +102,13 @@ def dots_of(of: Contraction, machine: Machine) -> Dots | None:
     runs = -(-of.depth // (lanes * LONGEST["box"]))
     if lanes < FEW_LANES or of.depth < lanes or runs > FEW:
         return None
-    if not all(_lies_along(each, term) for each in (of.data, of.weight)):
+    if not all(_lies_along(load, term) for load in (of.data, of.weight)):
         return None
     own = [*of.m[-1:], *of.n[-1:]]
     if not own:
         return None
     columns = max(own, key=of.axes.index)
-    rows = next((each for each in own if each is not columns), None)
+    rows = next((var for var in own if var is not columns), None)
     high, wide = 1 if rows is None else of.sizes[rows], of.sizes[columns]
     tile, cycles = dot_tile(high, wide, of.depth, of.reduced.dtype, machine)
     others = [axis for axis in of.axes if axis not in (rows, columns)]

@@ -71,12 +71,12 @@ def window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     dot = machine.dot
     if dot is None or not dot.windows:
         return None
-    found = quantised(of, facts, dot.dtype, _axes)
-    if found is None:
+    contraction = quantised(of, facts, dot.dtype, _axes)
+    if contraction is None:
         return None
     own = Dot(dot.windows, WINDOW_LANES, dot.dtype)
-    steps = columns_of(found.whole.sizes[found.whole.axes[-2]], machine, dot)
-    return WindowForm(found, own, RegisterTile(1, steps), NEAR * machine.cache(1)).formed()
+    steps = columns_of(contraction.whole.sizes[contraction.whole.axes[-2]], machine, dot)
+    return WindowForm(contraction, own, RegisterTile(1, steps), NEAR * machine.cache(1)).formed()
 
 
 def _axes(of: Contraction) -> Axes | None:
@@ -87,8 +87,8 @@ def _axes(of: Contraction) -> Axes | None:
     if of.sizes[lane] % WINDOW_LANES or lane not in of.weight.indices:
         return None
     for term in of.k:
-        if [stride_of(each, term) for each in places if term in free_vars(each)] == [1]:
-            return (lane, term) if prod([of.sizes[each] for each in of.k]) <= TAPS else None
+        if [stride_of(place, term) for place in places if term in free_vars(place)] == [1]:
+            return (lane, term) if prod([of.sizes[var] for var in of.k]) <= TAPS else None
     return None
 
 
@@ -107,7 +107,7 @@ class WindowForm(DotForm):
         count = self.sizes[row]
 
         def copied(rows: int) -> int:
-            boxes = [span(each, self.sizes | {row: rows}) for each in self.whole.data.indices]
+            boxes = [span(index, self.sizes | {row: rows}) for index in self.whole.data.indices]
             return prod([high - low + 1 for low, high in boxes])
 
         return max([1, *[n for n in range(2, count + 1) if count % n == 0 and copied(n) <= near]])
@@ -147,7 +147,7 @@ class WindowForm(DotForm):
             of.quad: self.quads * dot.terms + self.part,
             of.lane: self.outer * dot.lanes + self.inner,
         }
-        return sc.Load(rows, tuple([simple(substitute(each, at)) for each in read]))
+        return sc.Load(rows, tuple([simple(substitute(scalar, at)) for scalar in read]))
 
 
 def stride_of(place: sc.Scalar, axis: sc.ScalarVar) -> int:
@@ -178,7 +178,7 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if dot is None or blocks is None or blocks.epilogue is not blocks.result:
         return None
     of, copied = blocks.reduction, blocks.data
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(extent) or 1 for extent in of.extents]
     *around, vector, column, lane = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
     wide = columns_of(sizes[column], machine, dot)
@@ -222,7 +222,7 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _band(of: Block, row: sc.ScalarVar) -> int | None:
     """The number of result rows computed from one copy, or None if there is a single copy."""
-    found = [n for each in reads(of) for n in post_order(*each.indices)
+    found = [n for read in reads(of) for n in post_order(*read.indices)
              if isinstance(n, sc.FloorDiv) and n.left is row]  # fmt: skip
     return known(found[0].right) if found else None
 

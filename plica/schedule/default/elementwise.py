@@ -90,7 +90,7 @@ def _to_next_row(of: Store, machine: Machine) -> int:
     Machines that load single lanes have far better hardware prefetching.
     """
     sizes = [known(size) or 0 for size in of.buffer.shape]
-    axes = [each for each in of.indices if isinstance(each, sc.ScalarVar)]
+    axes = [index for index in of.indices if isinstance(index, sc.ScalarVar)]
     if machine.masks or len(axes) != len(sizes) or not all(sizes):
         return 0
     around = [axis for axis, size in zip(axes[:-1], sizes, strict=False) if size > 1]
@@ -128,7 +128,7 @@ def shared_rows(of: Store, machine: Machine) -> SharedRows | None:
     if any(isinstance(node, sc.Reduce) for node in nodes):
         return None
     gathered = [node for node in nodes if isinstance(node, sc.Load) and _named_by(node)]
-    places = {var for node in gathered for each in _named_by(node) for var in free_vars(each)}
+    places = {var for node in gathered for load in _named_by(node) for var in free_vars(load)}
     if of.indices[-1] not in places:
         return None
     axes = [at for at, size in enumerate(sizes[:-1]) if size > 1 and of.indices[at] not in places]
@@ -138,7 +138,7 @@ def shared_rows(of: Store, machine: Machine) -> SharedRows | None:
     same = [node for node in nodes if isinstance(node, sc.Load) and var not in free_vars(node)]
     if len(same) < MIN_SHARED_PLACES:
         return None
-    row = max([(known(each.buffer.shape[-1]) or 0) * each.buffer.dtype.bytes for each in gathered])
+    row = max([(known(load.buffer.shape[-1]) or 0) * load.buffer.dtype.bytes for load in gathered])
     most = min(MAX_ROWS_TOGETHER, machine.cache(2) // 2 // max(1, row))
     at = axes[-1]
     together = next((n for n in range(most, 1, -1) if sizes[at] % n == 0), 1)

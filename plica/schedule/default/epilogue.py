@@ -68,19 +68,19 @@ def without_epilogue(kernel: Kernel) -> tuple[Kernel, Epilogue] | None:
     store = site.node.body
     assert isinstance(store, Store)
     every = loads(store.value)
-    made = [each for each in every if each.buffer in flow.writer]
+    made = [load for load in every if load.buffer in flow.writer]
     if len(made) != 1 or store.value is made[0] or store.indices != site.node.vars:
         return None
     (read,) = made
     if read.buffer.dtype is not store.buffer.dtype:
         return None
-    others = [each.buffer for each in every if each is not read]
-    own = [each for each in others if flow.readers[each] == (site.node,)]
+    others = [load.buffer for load in every if load is not read]
+    own = [buffer for buffer in others if flow.readers[buffer] == (site.node,)]
     element = ScalarVar(ELEMENT, dtype_of(read))
     value = with_element(store.value, read.buffer, element)
     bare = with_parts(site.node, body=Store(store.buffer, store.indices, read))
     body = replace(kernel, site, bare).body
-    params = tuple([each for each in kernel.params if each not in own])
+    params = tuple([param for param in kernel.params if param not in own])
     inputs = kernel.inputs - len(kernel.params) + len(params)
     without = Kernel(kernel.dims, params, inputs, body, kernel.annotations)
     return without, Epilogue(
@@ -91,7 +91,7 @@ def without_epilogue(kernel: Kernel) -> tuple[Kernel, Epilogue] | None:
 def with_epilogue(kernel: Kernel, epilogue: Epilogue) -> Kernel | None:
     """The kernel with the epilogue applied to its results, or None if a name it uses is rebound
     there."""
-    more = {each.name for each in epilogue.params if each not in kernel.params}
+    more = {param.name for param in epilogue.params if param not in kernel.params}
     if not more.isdisjoint(map_of(kernel).names):
         return None
     body = mapped(kernel.body, epilogue.of)

@@ -111,11 +111,11 @@ def few_bits(of: Stages) -> FewBits | None:
     given = sc.Buffer(data.buffer.name, data.buffer.shape, f32)
     product = sc.Mul(sc.Load(given, data.indices), sc.Load(wide, (row, group, word, part)))
     reduced = sc.Reduce("sum", fold.value.axes, fold.value.extents, product)
-    read = {load.buffer for each in after for load in loads(each)}
+    read = {load.buffer for stage in after for load in loads(stage)}
     if not read.isdisjoint((data.buffer, weight.buffer, scale.buffer, zero.buffer)):
         return None
     seen = {weight.buffer: wide, data.buffer: given}
-    inputs = [seen.get(each, each) for each in of.inputs]
+    inputs = [seen.get(buffer, buffer) for buffer in of.inputs]
     plain = stages(inputs, (Each(fold.out, fold.axes, reduced), *after), of.outputs)
     if (whole := contraction(plain)) is None or whole.guarded or whole.weight is None:
         return None
@@ -217,7 +217,7 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
         inside(sc.Load(own, (row, g * run + h))),
     )
     middle = 2.0 ** (of.bits * ((several - 1) // 2))
-    scale, zero = (sc.Load(each.buffer, (row, g)) for each in (of.scale, of.zero))
+    scale, zero = (sc.Load(load.buffer, (row, g)) for load in (of.scale, of.zero))
     factor, point = (
         Each(scratch(name, (blocks, groups, lanes), value.dtype), (outer, g, inner), inside(read))
         for name, value, read in (
@@ -262,7 +262,7 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     )
     wide = f32 if runs + run * several <= LONGEST["box"] else f64
     scaled, taken = (
-        sc.Load(each.out, (lane // lanes, group, lane % lanes)) for each in (factor, point)
+        sc.Load(stage.out, (lane // lanes, group, lane % lanes)) for stage in (factor, point)
     )
     common = sc.Mul(as_dtype(taken, f32), sc.Load(beside.out, (g, *above)))
     term = sc.Mul(scaled, sc.Sub(sc.Load(one.out, (g, *axes)), common))
@@ -275,6 +275,6 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
     before = [packed, factor, point, moved, beside]
     views = zip(source.inputs, whole.inputs, strict=True)
-    inputs = [own if each is own else view for each, view in views]
+    inputs = [own if buffer is own else view for buffer, view in views]
     made = [*before, one, total, Each(out, whole.axes, value)]
-    return stages(inputs, made, (*[each.out for each in before], out))
+    return stages(inputs, made, (*[stage.out for stage in before], out))

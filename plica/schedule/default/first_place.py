@@ -69,11 +69,11 @@ def first_places_of(
             pass
         case _:
             return None
-    shapes = [known(each) for each in (*x.shape, *out.shape)]
+    shapes = [known(scalar) for scalar in (*x.shape, *out.shape)]
     if len(count.axes) != 1 or not all(shapes) or len(x.shape) - len(out.shape) not in (0, 1):
         return None
     rows = tuple([
-        sc.index(0) if known(each) == 1 else at for at, each in zip(axes, out.shape, strict=True)
+        sc.index(0) if known(term) == 1 else at for at, term in zip(axes, out.shape, strict=True)
     ])  # fmt: skip
     terms = (mine, count.axes[0])
     for along in reversed(range(len(x.shape))):

@@ -58,9 +58,9 @@ def fold_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     flow = block_flow(kernel)
     if flow is None or len(flow.blocks) < 2 or is_reduction(flow.result):
         return None
-    before = [each for each in flow.blocks.values() if each is not flow.result]
+    before = [block for block in flow.blocks.values() if block is not flow.result]
     weighted = not machine.masks  # else a product of one row with a matrix is for tiles
-    if not all(_is_across(each, weighted) for each in before) or not _follow(flow):
+    if not all(_is_across(block, weighted) for block in before) or not _follow(flow):
         return None
     first, (*rows, width) = before[0], sizes_of(flow.result)
     long = before[1 if _makes_parts(first, flow) else 0]
@@ -89,14 +89,14 @@ def chain_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if flow is None or is_reduction(flow.result):
         return None
     every = flow.blocks.values()
-    totals = [each for each in every if _is_total(each, flow)]
-    if not totals or len(totals) + sum(not is_reduction(each) for each in every) < 3:
+    totals = [block for block in every if _is_total(block, flow)]
+    if not totals or len(totals) + sum(not is_reduction(block) for block in every) < 3:
         return None
     around, width = len(made_by(totals[0]).shape) - 1, _length(totals[0])
-    if any(sizes_of(each)[:around] != sizes_of(flow.result)[:around] for each in every):
+    if any(sizes_of(block)[:around] != sizes_of(flow.result)[:around] for block in every):
         return None
     lanes = machine.lanes(made_by(next(filter(is_reduction, every))).dtype)
-    shares = pays(machine, COSTLY * sum(prod(sizes_of(each)) for each in every), kernel.params)
+    shares = pays(machine, COSTLY * sum(prod(sizes_of(block)) for block in every), kernel.params)
     long = width * prod(terms_of(totals[0]))
     return _FoldNest(flow, around, width, long, lanes, shares).schedule()
 
@@ -106,7 +106,7 @@ def _follow(flow: BlockFlow) -> bool:
     every = [*flow.blocks.values()]
     return all(
         flow.readers.get(made_by(one)) == (after,)
-        and sum(each.buffer is made_by(one) for each in reads(after)) == 1
+        and sum(read.buffer is made_by(one) for read in reads(after)) == 1
         for one, after in pairwise(every)
     )
 
@@ -119,18 +119,18 @@ def _is_across(of: Block, weighted: bool) -> bool:
         return False
     lane, terms = spatial[-1], {*of.vars} - {*spatial}
     long = {v for v, n in zip(of.vars, of.extents, strict=True) if known(n) != 1}
-    moved = [each for each in reads(of) if not free_vars(each).isdisjoint(terms)]
-    along = [each for each in moved if lane in free_vars(each)]
+    moved = [read for read in reads(of) if not free_vars(read).isdisjoint(terms)]
+    along = [load for load in moved if lane in free_vars(load)]
     if not terms <= long or (not weighted and len(along) < len(moved)):
         return False
     return bool(along) and is_row(of.body.value, lane) and all(
-        long <= free_vars(each) for each in along
+        long <= free_vars(load) for load in along
     )  # fmt: skip
 
 
 def _is_total(of: Block, flow: BlockFlow) -> bool:
     """Whether a block folds the parts of a long row, which another fold has made."""
-    parts = [each for each in flow.blocks.values() if of in flow.readers.get(made_by(each), ())]
+    parts = [block for block in flow.blocks.values() if of in flow.readers.get(made_by(block), ())]
     if not is_reduction(of) or len(parts) != 1 or not is_reduction(parts[0]):
         return False
     alike = len(made_by(parts[0]).shape) == len(made_by(of).shape)
@@ -141,7 +141,7 @@ def _makes_parts(of: Block, flow: BlockFlow) -> bool:
     """Whether a fold makes parts that the next adds up one by one."""
     after, rank = flow.readers.get(made_by(of), ()), len(made_by(of).shape)
     return is_reduction(of) and any(
-        is_reduction(each) and rank > len(made_by(each).shape) for each in after
+        is_reduction(block) and rank > len(made_by(block).shape) for block in after
     )
 
 
@@ -180,17 +180,17 @@ class _FoldNest:
                 part, lane = yield st.split(lane, (None, self.together))
                 outer.append(part)
             terms: Sequence[Handle] = outer
-            for each in reversed(blocks[:-1]):
-                stage = yield st.block(str(each.label))
-                if place := (terms if _makes_parts(each, self.flow) else outer):
+            for block in reversed(blocks[:-1]):
+                stage = yield st.block(str(block.label))
+                if place := (terms if _makes_parts(block, self.flow) else outer):
                     yield st.compute_at(stage, place[-1])
-                if not is_reduction(each):
+                if not is_reduction(block):
                     *_, along = yield st.loops(stage)
-                    yield from self.elements(along, _length(each))
+                    yield from self.elements(along, _length(block))
                     continue
                 if not self.streams:
                     yield st.set_scope(stage, 0, "local")
-                terms = yield from self.fold(stage, each)
+                terms = yield from self.fold(stage, block)
             yield from self.elements(lane, _length(result))
             if self.shares and (shared or outer):
                 yield st.parallel((shared or outer[-1:])[0])
@@ -200,9 +200,9 @@ class _FoldNest:
     def fold(self, stage: Handle, of: Block) -> Body:
         """The loops of a fold: over its terms, which it gives, and inside of these over lanes."""
         size, count, joins = _length(of), len(terms_of(of)), self.long > self.width
-        parts = [each for each in self.flow.blocks.values()
-                 if of in self.flow.readers.get(made_by(each), ()) or each is of]  # fmt: skip
-        if joins and size == self.long and not any(_makes_parts(each, self.flow) for each in parts):
+        parts = [block for block in self.flow.blocks.values()
+                 if of in self.flow.readers.get(made_by(block), ()) or block is of]  # fmt: skip
+        if joins and size == self.long and not any(_makes_parts(part, self.flow) for part in parts):
             # Accumulators stay in registers, whose copy can be read at any index.
             copy = yield st.cache_write(stage, 0, "local")
             yield from self.vectors((yield st.loops(copy))[-1:], size)
@@ -213,8 +213,8 @@ class _FoldNest:
         yield from self.vectors(lane, size)
         yield st.decompose_reduction(stage, terms[0])
         if self.cuts and (size == self.long or not joins):
-            for each in (*terms, *lane[:-1]):
-                yield st.annotate(each, "cut_choices", True)
+            for handle in (*terms, *lane[:-1]):
+                yield st.annotate(handle, "cut_choices", True)
         return terms
 
     def elements(self, lane: Handle, size: int) -> Body:
@@ -235,8 +235,8 @@ class _FoldNest:
         *many, last = lane
         if not many and not self.streams and size >= self.long > self.lanes:
             *many, last = yield st.split(last, (None, self.lanes))
-        for each in many:
-            yield st.unroll(each)
+        for handle in many:
+            yield st.unroll(handle)
         yield st.unroll(last) if 2 * size < self.lanes else st.vectorize(last)
 
 

@@ -116,26 +116,26 @@ def register_tile(
         total, memory = [*total, whole], [totals]
         element = with_element(element, totals, Load(whole.out, axes))
     value = with_element(of.value, of.reduced, element)
-    shape = tuple([of.extent(each) for each in of.axes])
+    shape = tuple([of.extent(axis) for axis in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     stages[:0] = before
-    made_anew = [each for each in padding if of.batch and _fits_near(each, of, machine)]
+    made_anew = [stage for stage in padding if of.batch and _fits_near(stage, of, machine)]
     made_anew += before if anew else ()
-    scratch = tuple([each.out for each in stages if each not in made_anew])
+    scratch = tuple([stage.out for stage in stages if stage not in made_anew])
     return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))
 
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
     """The data where its index is in bounds, else the padding value."""
     places = zip(of.data.indices, of.data.buffer.shape, strict=True)
-    known_places = [each for each in places if free_vars(each[0]).isdisjoint(of.open)]
+    known_places = [place for place in places if free_vars(place[0]).isdisjoint(of.open)]
     tests = [test for at, size in known_places for test in bounds(at, span(at, sizes), size)]
     return where([*tests, *_open_guards(of)], of.data, of.fill)
 
 
 def _open_guards(of: Contraction) -> list[Scalar]:
     """The guards of places along open axes, which are as far outside as the operator said."""
-    return [each for each in of.guards if not free_vars(each).isdisjoint(of.open)]
+    return [guard for guard in of.guards if not free_vars(guard).isdisjoint(of.open)]
 
 
 def bounds(place: Scalar, reach: tuple[int, int], size: Scalar) -> list[Scalar]:
@@ -193,7 +193,7 @@ def packer(
     if (known(size) or 0) % lanes:
         whole = Select(Lt(place, size), whole, Lit(0, weight.buffer.dtype))
     fixed = {number: place for number, place in enumerate(packed.indices) if isinstance(place, Lit)}
-    used = {each.name for each in free_vars(whole) if isinstance(each, ScalarVar)}
+    used = {var.name for var in free_vars(whole) if isinstance(var, ScalarVar)}
     axes = tuple(
         [
             ScalarVar(fresh(Name("u", number), used), i64) if number in fixed else place
@@ -235,10 +235,10 @@ class _Axis:
     steps: tuple[int, ...]
 
     def source(self, axes: Sequence[Scalar]) -> Scalar:
-        found: Scalar = index(self.start)
+        scalar: Scalar = index(self.start)
         for axis, step in zip(axes, self.steps, strict=True):
-            found = found + axis * step
-        return simple(found)
+            scalar = scalar + axis * step
+        return simple(scalar)
 
     def tests(self, place: Scalar, size: Scalar) -> list[Scalar]:
         """The conditions under which the source is inside."""
@@ -284,7 +284,7 @@ def _open_axis(
 ) -> _Axis:
     """The same of an index along open axes, all of whose places the copy has if it has a guard, or
     places beyond the end of an axis are read."""
-    guarded = any(place in each._children for each in of.guards)
+    guarded = any(place in guard._children for guard in of.guards)
     if not guarded and free_vars(place).isdisjoint(beyond):
         return _Axis((size,), (place,), 0, (1,))
     start, least, reach = 0, 1, index(1)

@@ -98,6 +98,6 @@ def counts(of: Scalar) -> tuple[int, int]:
         if node not in seen:
             seen[node] = None
             if not isinstance(node, Load):
-                stack += [each for each in node._children if isinstance(each, Scalar)]
+                stack += [child for child in node._children if isinstance(child, Scalar)]
     rows = [row for row in map(row_of, seen) if row is not None]
     return sum(isinstance(node, Load) for node in seen), sum(SLOW.get(row.cost, 1) for row in rows)

@@ -122,12 +122,12 @@ class _Element:
 
     def stores_inside(self, rows: int) -> int:
         """The number of elements of a row."""
-        return prod([self.sizes[each] for each in self.axes()[rows:]])
+        return prod([self.sizes[axis] for axis in self.axes()[rows:]])
 
     def axes(self, kind: str = "spatial") -> list[ScalarVar]:
         """The axes of a kind."""
         both = zip(self.block.vars, self.block.kinds, strict=True)
-        return [var for var, each in both if each == kind]
+        return [var for var, literal_type in both if literal_type == kind]
 
     @property
     def term(self) -> Scalar:
@@ -150,11 +150,11 @@ class _Element:
 
     def repeats(self, axis: Term) -> int:
         """How many neighbours along an axis read the same element, 1 where that varies."""
-        read = [each for each in loads(self.value) if axis in free_vars(each)]
+        read = [load for load in loads(self.value) if axis in free_vars(load)]
         found = {
             int(at.right.value)
-            for each in read
-            for at in each.indices
+            for load in read
+            for at in load.indices
             if isinstance(at, FloorDiv) and at.left is axis and isinstance(at.right, Lit)
         }
         return found.pop() if len(read) == len(found) == 1 and max(found) <= MAX_NEIGHBOURS else 1
@@ -162,8 +162,8 @@ class _Element:
     def crosses(self, axis: Term) -> Term | None:
         """The axis along which what is read lies that has another one in an outer place, if it is
         the only one."""
-        places = [each.indices for each in loads(self.value) if axis in each.indices[:-1]]
-        found = {each[-1] for each in places if each[-1] in self.block.vars}
+        places = [load.indices for load in loads(self.value) if axis in load.indices[:-1]]
+        found = {place[-1] for place in places if place[-1] in self.block.vars}
         return found.pop() if len(found) == 1 else None
 
 
@@ -213,7 +213,7 @@ class _Nest:
             panel = not self.is_alone and size * bytes_ > MAX_ROW_BYTES
             vectors = size >= MIN_LANES and self.last.goes_along(self.axes[at], named=False)
             return _Inside(at, PANEL_BYTES // bytes_ if panel else size, vectors)
-        terms = [prod([fold.sizes[each] for each in fold.axes("reduce")]) for fold in self.folds]
+        terms = [prod([fold.sizes[var] for var in fold.axes("reduce")]) for fold in self.folds]
         parts = [part for part in range(2, MAX_NEIGHBOURS + 1) if size % part == 0]
         return _Inside(at, max(parts), False) if parts and max(terms) >= MIN_TERMS else None
 
@@ -245,16 +245,16 @@ class _Nests:
                 return node
             return substitute(of.value, dict(zip(of.block.vars, node.indices, strict=True)))
 
-        for each in flow.blocks.values():
-            assert isinstance(each.body, Store)
-            value = map_bottom_up(written_out, each.body.value)
+        for block in flow.blocks.values():
+            assert isinstance(block.body, Store)
+            value = map_bottom_up(written_out, block.body.value)
             assert isinstance(value, Scalar)
-            one, readers = _Element(each, value), flow.readers.get(each.body.buffer, ())
-            goes = one.out not in outputs and len(readers) == 1 and _is_read_once(each, readers[0])
+            one, readers = _Element(block, value), flow.readers.get(block.body.buffer, ())
+            goes = one.out not in outputs and len(readers) == 1 and _is_read_once(block, readers[0])
             (inlined if goes else every)[one.out] = one
         nests: dict[_Element, _Nest] = {}
         for last in every.values():
-            folds = [each for each in nests if _is_epilogue(last, each, every.values())]
+            folds = [nest for nest in nests if _is_epilogue(last, nest, every.values())]
             places = {_places(last, fold) for fold in folds}
             if len(places) == 1:
                 nests[last] = _Nest(last, tuple(folds), *places)
@@ -281,8 +281,8 @@ class _Nests:
 
     def steps(self, machine: Machine) -> Body:
         """The steps of all nests, last first: producers go into existing loops."""
-        for each in self.inlined:
-            inlined = yield st.block(str(each.label))
+        for block in self.inlined:
+            inlined = yield st.block(str(block.label))
             yield st.compute_inline(inlined)
         rows, stores = self.rows, 0
         row: Handle | None = None
@@ -296,7 +296,7 @@ class _Nests:
                         yield st.set_scope(last, 0, "local")  # not in the row of the result
             every: tuple[Handle, ...] = yield st.loops(last)
             sizes = nest.last.sizes
-            axes = [each for each in nest.last.block.vars[rows:] if not moved or sizes[each] != 1]
+            axes = [var for var in nest.last.block.vars[rows:] if not moved or sizes[var] != 1]
             own = _by_axis(axes, every)
             around = every[: len(every) - len(axes)]
             if row is None and rows and around:
@@ -332,7 +332,7 @@ class _Nests:
         near = machine.masks and inside is not None and inside.is_few
         if alone and near and of.last.out in self.outputs:
             alone, last = False, (yield st.cache_write(last, 0, "local"))
-            own = _by_axis([each for each in of.axes if sizes[each] != 1], (yield st.loops(last)))
+            own = _by_axis([term for term in of.axes if sizes[term] != 1], (yield st.loops(last)))
         spread = {axis: own.pop(axis) for axis in of.axes if axis in own}
         outer, lane, stays = yield from _parted(of, spread, inside)
         if alone:
@@ -390,7 +390,7 @@ def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) ->
             outer.append((panels, -(-size // inside.together)))
         else:
             lane = loop
-    order = [each for each in of.last.block.vars if each in spread]
+    order = [var for var in of.last.block.vars if var in spread]
     last = inside is None or order[-1:] == [of.axes[inside.at]]
     return outer, lane, last and [*spread] == order
 
@@ -398,8 +398,8 @@ def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) ->
 def _placed(fold: _Element, home: Sequence[Handle], inside: _Inside | None, *, local: bool) -> Body:
     """A reduction in the loop where its elements are needed, if any."""
     one = yield st.block(fold.label)
-    for each in home:
-        yield st.compute_at(one, each)
+    for handle in home:
+        yield st.compute_at(one, handle)
     if local:
         yield st.set_scope(one, 0, "local")
     every: tuple[Handle, ...] = yield st.loops(one)
@@ -436,22 +436,22 @@ def _is_read_once(of: Block, reader: Block) -> bool:
     """Whether each element of a block, which is no reduction, is read for one other element."""
     if is_reduction(of) or is_reduction(reader) or not isinstance(of.body, Store):
         return False
-    read = {each.indices for each in loads(reader.body) if each.buffer is made_by(of)}
-    counts = [prod([known(size) or 0 for size in each.extents]) for each in (of, reader)]
+    read = {load.indices for load in loads(reader.body) if load.buffer is made_by(of)}
+    counts = [prod([known(size) or 0 for size in block.extents]) for block in (of, reader)]
     return len(read) == 1 and counts[0] == counts[1] and of.body.indices == of.vars
 
 
 def _places(last: _Element, fold: _Element) -> tuple[Term, ...]:
     """Where a block reads an element of a reduction."""
-    return next(each.indices for each in loads(last.value) if each.buffer is fold.out)
+    return next(load.indices for load in loads(last.value) if load.buffer is fold.out)
 
 
 def _is_epilogue(last: _Element, fold: _Element, every: Iterable[_Element]) -> bool:
     """Whether a block alone reads the totals of a reduction, each element at its own place."""
-    readers = {each for each in every if _reads(each, fold.out)} - {fold}
+    readers = {element for element in every if _reads(element, fold.out)} - {fold}
     if not is_reduction(fold.block) or is_reduction(last.block) or readers != {last}:
         return False
-    if len({each.indices for each in loads(last.value) if each.buffer is fold.out}) != 1:
+    if len({load.indices for load in loads(last.value) if load.buffer is fold.out}) != 1:
         return False
     wanted = {axis for axis, size in last.sizes.items() if size != 1}
     for place, axis in zip(_places(last, fold), fold.axes(), strict=True):
@@ -463,13 +463,13 @@ def _is_epilogue(last: _Element, fold: _Element, every: Iterable[_Element]) -> b
 
 
 def _reads(of: _Element, buffer: Buffer) -> bool:
-    return any(each.buffer is buffer for each in loads(of.value))
+    return any(load.buffer is buffer for load in loads(of.value))
 
 
 def _is_at_row(of: _Element, sizes: Sequence[int], made: Collection[Buffer]) -> bool:
     """Whether a block has a given number of rows, and reads others at its own."""
     rows = of.block.vars[: len(sizes)]
-    return [of.sizes[each] for each in rows] == [*sizes] and all(
+    return [of.sizes[var] for var in rows] == [*sizes] and all(
         place is row or known(size) == 1
         for load in loads(of.value)
         if load.buffer in made and load.buffer is not of.out

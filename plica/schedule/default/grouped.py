@@ -32,7 +32,7 @@ from plica.schedule.default.contraction import Contraction, Index
 
 def by_group(of: Stages) -> Stages | None:
     """The stages with their groups as an axis, or None if there are none."""
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if len(every) != len(of.stages) or not every:
         return None
     if (found := _group(every[0])) is None:
@@ -49,12 +49,12 @@ def by_group(of: Stages) -> Stages | None:
     if apart.fails:
         return None
     inputs = tuple([apart.views.get(buffer, buffer) for buffer in of.inputs])
-    return stages(inputs, made, [apart.views.get(each, each) for each in of.outputs])
+    return stages(inputs, made, [apart.views.get(output, output) for output in of.outputs])
 
 
 def _same(of: Each, before: Sequence[Each], apart: _Apart) -> ScalarVar | None:
     """The axis of a stage at which it reads the cut axis of stages before it."""
-    cut = {each.out: apart.cut[each.out] for each in before if each.out in apart.cut}
+    cut = {stage.out: apart.cut[stage.out] for stage in before if stage.out in apart.cut}
     found = {load.indices[cut[load.buffer]] for load in loads(of.value) if load.buffer in cut}
     if len(found) != 1:
         apart.fails = apart.fails or bool(found)

@@ -78,9 +78,9 @@ class _ColumnWriter:
         whole, left = divmod(self.columns, self.width)
         block, first = self.names.var("b"), prod(counts) < self.machine.cores
         kind: LoopKind = "parallel" if shares and first and whole > 1 else "serial"
-        made = For(block, sc.index(whole), kind, self.block(block * self.width))
+        loop = For(block, sc.index(whole), kind, self.block(block * self.width))
         last = self.block(sc.index(self.columns - self.width)) if left else NOTHING
-        made_all: Stmt = seq(made, last)
+        made_all: Stmt = seq(loop, last)
         shared = next((at for at, count in enumerate(counts) if count > 1), None)
         for at in reversed(range(len(self.outer))):
             var, count = self.outer[at]

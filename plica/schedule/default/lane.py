@@ -32,8 +32,8 @@ REPEATS: Final = (2, 4, 8)
 def nested(of: Scalar) -> frozenset[Reduce]:
     """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
     found = list(exposed(of))
-    for each in found:
-        found += [one for one in exposed(each.body) if one not in found]
+    for reduction in found:
+        found += [one for one in exposed(reduction.body) if one not in found]
     return frozenset(found)
 
 
@@ -67,7 +67,7 @@ def is_row(
             if named and _is_named(node, axis):
                 stack.extend(node._children)
                 continue
-            if any(axis in free_vars(each) for each in node.indices[:-1]):
+            if any(axis in free_vars(index) for index in node.indices[:-1]):
                 return False
             if (step := polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))) is None:
                 return False
@@ -91,7 +91,7 @@ def _is_repeated(of: Load, axis: Axis) -> bool:
     """Whether each element of a row is read by as many lanes as divide a vector."""
     match of.indices[-1]:
         case FloorDiv(left, Lit(int() as times)) if left is axis and times in REPEATS:
-            return not any(axis in free_vars(each) for each in of.indices[:-1])
+            return not any(axis in free_vars(index) for index in of.indices[:-1])
     return False
 
 
@@ -100,10 +100,10 @@ def _is_named(of: Load, axis: Axis) -> bool:
 
     Where each lane were asked for, or places are numbers of 64 bits, lanes one by one are as fast.
     """
-    for each, size in zip(of.indices, of.buffer.shape, strict=True):
-        if axis in free_vars(each):
-            low, high = interval(each, {}, {})
-            narrow = isinstance(each, Cast) and dtype_of(each.value) is i32
+    for index, size in zip(of.indices, of.buffer.shape, strict=True):
+        if axis in free_vars(index):
+            low, high = interval(index, {}, {})
+            narrow = isinstance(index, Cast) and dtype_of(index.value) is i32
             if not narrow or not 0 <= low <= high < (known(size) or 0):
                 return False
     return True

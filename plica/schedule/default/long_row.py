@@ -48,8 +48,8 @@ def with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buffe
                 return node
 
     value = map_bottom_up(change, whole.value)
-    made = Each(_view(whole.out), (*outer, cut), value)
-    return tuple([views.get(each, each) for each in inputs]), made
+    stage = Each(_view(whole.out), (*outer, cut), value)
+    return tuple([views.get(each, each) for each in inputs]), stage
 
 
 def _views(whole: Each, cut: ScalarVar, row: ScalarVar) -> Mapping[Buffer, Buffer] | None:
@@ -61,7 +61,7 @@ def _views(whole: Each, cut: ScalarVar, row: ScalarVar) -> Mapping[Buffer, Buffe
         node = stack.pop()
         match node:
             case Load(buffer, indices) if {cut, row} & free_vars(node):
-                inside = [each for each in indices[:-2] if {cut, row} & free_vars(each)]
+                inside = [scalar for scalar in indices[:-2] if {cut, row} & free_vars(scalar)]
                 near = len(indices) > 1 and reach(indices[-2], cut) is not None
                 if inside or not near or indices[-1] is not row or buffer.strides:
                     return None

@@ -37,8 +37,8 @@ def lines_of_vector(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRat
     size = of.data.buffer.dtype.bytes
     if row not in free_vars(of.data.indices[-1]):
         return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
-    others = [each for each in (*of.axes, *of.k) if each is not row]
-    if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
+    others = [var for var in (*of.axes, *of.k) if var is not row]
+    if all(stride(of.data, var) % (lanes * size) == 0 for var in others):
         return 1
     return 1 + (lanes - 1) * size / LINE
 
@@ -48,7 +48,7 @@ def page_misses(of: Contraction, rates: CycleRates) -> float:
     apart, step = 1, of.data.buffer.dtype.bytes
     found = 0.0
     for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
-        count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
+        count = prod(of.sizes[var] for var in of.k if var in free_vars(place))
         pages = count * min(1.0, step * apart / PAGE)
         if pages > PAGES:
             found += rates.lookup * pages
@@ -60,7 +60,7 @@ def page_misses_of_rows(of: Contraction, row: ScalarVar, rates: CycleRates) -> f
     """The same for a copy in which the row's places are contiguous: terms adjacent in the data are
     whole rows of the copy apart."""
     size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
-    count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
+    count = prod(of.sizes[var] for var in of.k if var in free_vars(place))
     pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
     return rates.lookup * pages if pages > PAGES else 0.0
 

@@ -45,18 +45,18 @@ def merging_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    if not all(known(each) for each in out.shape):
+    if not all(known(scalar) for scalar in out.shape):
         return None
     wanted = known(out.shape[-1]) or 0
     for x in of.inputs:
         if not x.shape or x.shape[:-1] != out.shape[:-1] or (known(x.shape[-1]) or 0) < wanted:
             continue
         places = [
-            sc.index(0) if known(size) == 1 else each
-            for each, size in zip(axes, x.shape, strict=True)
+            sc.index(0) if known(size) == 1 else axis
+            for axis, size in zip(axes, x.shape, strict=True)
         ]
-        if (found := runs_of(x, places, value)) is not None:
-            body = _Merging(x, out, found, Names(of)).body(axes, machine)
+        if (runs := runs_of(x, places, value)) is not None:
+            body = _Merging(x, out, runs, Names(of)).body(axes, machine)
             return stages(of.inputs, (ExternStage((out,), body),))
     return None
 
@@ -76,7 +76,7 @@ def runs_of(x: sc.Buffer, places: Sequence[sc.Scalar], value: sc.Scalar) -> Runs
     """The runs of x that a stage merges, or None."""
     nodes = set(post_order(value))
     numbers = {n.value for n in nodes if isinstance(n, sc.Lit) and n.dtype is i64}
-    for width in sorted(each for each in numbers if each > 0 and 2 * each in numbers):
+    for width in sorted(number for number in numbers if number > 0 and 2 * number in numbers):
         for descending in (False, True):
             place = merged_place(x, places, int(width), descending)
             if place in nodes:
@@ -100,14 +100,14 @@ class _Merging:
     def __init__(self, x: sc.Buffer, out: sc.Buffer, runs: Runs, names: Names) -> None:
         self.x, self.out, self.names = x, out, names
         self.width, self.descending = runs.width, runs.descending
-        self.size, self.shown = (known(each.shape[-1]) or 0 for each in (x, out))
+        self.size, self.shown = (known(buffer.shape[-1]) or 0 for buffer in (x, out))
         hole = self.place = names.var("place")
         self.value = map_bottom_up(lambda each: hole if each is runs.place else each, runs.value)
 
     def body(self, axes: Sequence[sc.ScalarVar], machine: Machine) -> Stmt:
         """All rows, and of each all pairs of runs; one that is left over ends the row."""
         self.rows, self.axis = tuple(axes[:-1]), axes[-1]
-        counts = [known(each) or 0 for each in self.x.shape[:-1]]
+        counts = [known(scalar) or 0 for scalar in self.x.shape[:-1]]
         shares = machine.cores > 1 and prod(counts) * self.size >= MIN_SHARED_ELEMENTS
         whole, left = divmod(self.size, 2 * self.width)
         alone: LoopKind = "parallel" if shares and prod(counts) == 1 else "serial"
@@ -125,12 +125,12 @@ class _Merging:
             step = self.names.var("k")
             kind: LoopKind = "vectorized" if self.is_bare else "serial"
             parts.append(For(step, sc.index(left), kind, self.stored(step + begin, step + begin)))
-        made = seq(*parts)
+        statement = seq(*parts)
         first = next((at for at, count in enumerate(counts) if count > 1), None)
         for at in reversed(range(len(counts))):
             kind = "parallel" if shares and at == first else "serial"
-            made = For(self.rows[at], sc.index(counts[at]), kind, made)
-        return made
+            statement = For(self.rows[at], sc.index(counts[at]), kind, statement)
+        return statement
 
     def both_ends(self, start: sc.Scalar, one: sc.ScalarVar, beside: int, second: int) -> Stmt:
         """Two runs from a place on: the first half from the front, the other from the back.
@@ -161,12 +161,12 @@ class _Merging:
         )
         inner = Bind(ahead, sc.Cast(forward, i64), Bind(behind, sc.Cast(backward, i64), inner))
         taken = [
-            sc.Max(sc.index(0), sc.Min(sc.Load(each, (one,)), step))  # so that it is known to be
-            for each in (front, back)
+            sc.Max(sc.index(0), sc.Min(sc.Load(buffer, (one,)), step))  # so that it is known to be
+            for buffer in (front, back)
         ]
         inner = Bind(low, taken[0], Bind(high, taken[1], inner))
         other_one = self.names.var("u")
-        begin = seq(*[Store(each, (other_one,), sc.index(0)) for each in (front, back)])
+        begin = seq(*[Store(buffer, (other_one,), sc.index(0)) for buffer in (front, back)])
         every = For(
             step,
             sc.index(-(-(width + second) // 2)),
@@ -179,7 +179,7 @@ class _Merging:
     def either(self, at: sc.Scalar, one: sc.Scalar, other: sc.Scalar, which: sc.Scalar) -> Stmt:
         """One of two indices, loaded from memory, to avoid a mispredicted branch."""
         both = sc.Buffer(self.names.name("both"), (sc.index(2),), i64, "local")
-        places = [Store(both, (sc.index(n),), each) for n, each in enumerate((one, other))]
+        places = [Store(both, (sc.index(n),), scalar) for n, scalar in enumerate((one, other))]
         return Alloc(both, seq(*places, self.stored(at, sc.Load(both, (which,)))))
 
     def comes_first(self, one: sc.Scalar, other: sc.Scalar) -> sc.Scalar:

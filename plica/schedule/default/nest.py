@@ -35,8 +35,8 @@ def in_registers(of: Block, loop: Handle) -> Generator[Any, Any, Handle]:
 def vectors(of: Sequence[Handle]) -> Body:
     """Vectorises the last of some nested loops, and unrolls those around it."""
     *many, lane = of
-    for each in many:
-        yield st.unroll(each)
+    for handle in many:
+        yield st.unroll(handle)
     yield st.vectorize(lane)
 
 

@@ -75,7 +75,7 @@ def has_panels(of: Contraction) -> bool:
     return (
         row in of.m
         and places[-1] is row
-        and all(row not in free_vars(each) for each in places[:-1])
+        and all(row not in free_vars(place) for place in places[:-1])
         and of.sizes[row] == known(of.data.buffer.shape[-1])
     )
 
@@ -104,9 +104,9 @@ def paneled(
     total, element = summed(of, axes, sizes, data, weight, names)
 
     value = with_element(of.value, of.reduced, element)
-    shape = tuple([sc.index(of.sizes[each]) for each in of.axes])
+    shape = tuple([sc.index(of.sizes[axis]) for axis in of.axes])
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
-    scratch = tuple([each.out for each in (*stages, *([copy] if copied else []))])
+    scratch = tuple([stage.out for stage in (*stages, *([copy] if copied else []))])
     return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
@@ -117,13 +117,13 @@ def _panel(
     row = of.axes[-1]
     mine = free_vars(of.data)
     around = [a for a in of.axes if a in mine and a is not row]
-    terms = [each for each in of.k if each in mine]
+    terms = [var for var in of.k if var in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
     value: sc.Scalar = substitute(of.data, {row: place})
     if sizes[row] > of.sizes[row]:
         value = sc.Select(sc.Lt(place, sc.index(of.sizes[row])), value, of.fill)
-    own = {each: names.var("a") for each in (*around, *terms)}
+    own = {var: names.var("a") for var in (*around, *terms)}
     value = substitute(value, own)
     shape = [*[sizes[a] for a in around], sizes[row] // width, *[sizes[a] for a in terms], width]
     panel = sc.Buffer(

@@ -88,7 +88,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
 
 
 def _extents(of: Block) -> list[int]:
-    return [known(each) or 1 for each in of.extents]
+    return [known(extent) or 1 for extent in of.extents]
 
 
 def _finished(panel: Panel, last: Handle, outside: int) -> Body:

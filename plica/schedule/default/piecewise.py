@@ -107,8 +107,8 @@ def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[Scalar
     for node in post_order(body):
         match node:
             case Select():
-                for each in conjuncts(node.condition):
-                    match each:
+                for conjunct in conjuncts(node.condition):
+                    match conjunct:
                         case Lt(left, Lit(int() as stop)):
                             yield from _reached(left, stop, sizes)
                         case Le(Lit(int() as start), right):
@@ -184,8 +184,8 @@ def steps_of(value: Scalar, axes: Sequence[ScalarVar]) -> Mapping[int, tuple[int
     """The stepped axes of a tensor, with each step and the tested residue."""
     found: dict[int, tuple[int, int]] = {}
     for node in post_order(value):
-        for each in conjuncts(node.condition) if isinstance(node, Select) else ():
-            match each:
+        for scalar in conjuncts(node.condition) if isinstance(node, Select) else ():
+            match scalar:
                 case Eq(FloorMod(place, Lit(int() as step)), Lit(0)) if 1 < step <= MAX_STEP:
                     for axis in axes:
                         if (apart := reach(place, axis)) is None:
@@ -268,7 +268,7 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     assert isinstance(of.body, Store)
     if (cuts := _cuts_of(of.body.buffer, of.vars, of.body.value)) is None:
         return None
-    (pieces, steps), sizes = cuts, [known(each) or 0 for each in of.extents]
+    (pieces, steps), sizes = cuts, [known(extent) or 0 for extent in of.extents]
     last = len(sizes) - 1
     outer = next((at for at in range(last) if sizes[at] > 1), None)
 
@@ -283,12 +283,12 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             parts = every[at : at + 1]
             if len(lengths) > 1:
                 parts = yield st.loop_partition(every[at], lengths)
-            for each, length in zip(parts, lengths, strict=True):
+            for part, length in zip(parts, lengths, strict=True):
                 inside = prod(sizes) // sizes[at] * length
                 if at == last:
-                    yield st.vectorize(each)
+                    yield st.vectorize(part)
                 elif at == outer and length > 1 and pays(machine, inside, kernel.params):
-                    yield st.parallel(each)
+                    yield st.parallel(part)
 
     return schedule()
 
@@ -300,7 +300,7 @@ def _by_residue(loop: Handle, size: int, step: int, residue: int, *, written: bo
     parts: tuple[Handle, ...] = (loop,)
     if over:
         parts = yield st.loop_partition(loop, (size - over, over))
-    ends: list[tuple[Handle, int]] = [(each, over) for each in parts[1:]]
+    ends: list[tuple[Handle, int]] = [(part, over) for part in parts[1:]]
     _, inner = yield st.split(parts[0], (None, step))
     for each, length in (*ends, (inner, step)):  # what comes behind goes first
         cuts = sorted({0, min(residue, length), min(residue + 1, length), length})

@@ -119,7 +119,7 @@ def every_form(forms: Sequence[Form] | None = None) -> tuple[Form, ...]:
     """The forms of a target (`FORMS` if none are given), and those of libraries: what these make is
     reckoned as plain loops if they do not say."""
     own = FORMS if forms is None else forms
-    return (*own, *[priced(each, general_cycles) for each in installed()])
+    return (*own, *[priced(form, general_cycles) for form in installed()])
 
 
 def _one(
@@ -129,8 +129,8 @@ def _one(
     """A form that makes one thing of what it `takes`, or nothing."""
 
     def apply(of: Stages, facts: Facts, machine: Machine) -> list[Stages]:
-        made = make(of, facts, machine) if takes(of) else None
-        return [] if made is None else [made]
+        stages = make(of, facts, machine) if takes(of) else None
+        return [] if stages is None else [stages]
 
     return apply
 
@@ -179,17 +179,17 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     if found is not None and found.open and not _has_open_rows(found, facts):
         return
     for whole, before in [] if found is None else _ways(found):
-        costs = sum([PICKED * elements(each.out) for each in before])
+        costs = sum([PICKED * elements(stage.out) for stage in before])
         if not (ready := _is_constant(whole.weight, whole, facts)):
             costs += packing(whole, machine)
-        for each in over_outputs(whole, machine):
-            made = partial(register_tile, whole, whole.n[-1], each.lanes, machine)
+        for output in over_outputs(whole, machine):
+            made = partial(register_tile, whole, whole.n[-1], output.lanes, machine)
             kept, vectors_across = (
-                keeps_totals(whole, machine, each),
-                vectors_across_of(each, whole, ready),
+                keeps_totals(whole, machine, output),
+                vectors_across_of(output, whole, ready),
             )
             yield (
-                each.cycles + costs,
+                output.cycles + costs,
                 partial(made, vectors_across=vectors_across, kept=kept, before=before),
             )
 
@@ -216,23 +216,23 @@ def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
         ways.append(_contraction(of, facts, other=True))  # nothing is packed that lies in rows
     for way in filter(None, ways):
         whole = merged(way) or way
-        for each in over_rows(whole, machine):
-            yield each.cycles, partial(register_tile, whole, whole.axes[-1], each.lanes, machine)
+        for row in over_rows(whole, machine):
+            yield row.cycles, partial(register_tile, whole, whole.axes[-1], row.lanes, machine)
 
 
 def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     if (found := _contraction(of, facts)) is None:
         return
     columns, before = _ways(found)[-1]
-    for each in panels(columns, machine, sampled=bool(before)):
-        panel = Panel(each.tile, each.lanes)
-        yield each.cycles, partial(paneled, columns, panel, before)
+    for form_choice in panels(columns, machine, sampled=bool(before)):
+        panel = Panel(form_choice.tile, form_choice.lanes)
+        yield form_choice.cycles, partial(paneled, columns, panel, before)
     if (swapped := _contraction(of, facts, other=True)) is None:
         return
     copied, packed = (_is_constant(e, swapped, facts) for e in (swapped.data, swapped.weight))
-    for each in packed_panels(swapped, machine, copied=copied, packed=packed):
-        panel = Panel(each.tile, each.lanes, tiles=each.tiles)
-        yield each.cycles, partial(paneled, swapped, panel, copied=each.whole)
+    for packed_panel in packed_panels(swapped, machine, copied=copied, packed=packed):
+        panel = Panel(packed_panel.tile, packed_panel.lanes, tiles=packed_panel.tiles)
+        yield packed_panel.cycles, partial(paneled, swapped, panel, copied=packed_panel.whole)
 
 
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
@@ -240,18 +240,18 @@ def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     rows that has no weight is one of rows before it is anything else.
 
     A constant operand is packed once, and is then one stream for any tiles."""
-    found, made = contraction(of, opened=True), row_form(of, machine)
+    found, stages = contraction(of, opened=True), row_form(of, machine)
     if found is not None and found.open and not _has_open_rows(found, facts):
         found = None
     if found is None or (found.weight is None and not slides(found, machine)):
-        yield from () if made is None else [made]
+        yield from () if stages is None else [stages]
         return
     found = contraction(of)
     dots = None if found is None or any(facts.constant) else dots_of(found, machine)
     if dots is not None:
         yield dots.cycles, partial(dot_tile_form, dots, machine)
-    elif found is not None and made is not None and not slides(found, machine):
-        yield sums_of_rows(found, machine), partial(itself, made)
+    elif found is not None and stages is not None and not slides(found, machine):
+        yield sums_of_rows(found, machine), partial(itself, stages)
 
 
 def _columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -287,14 +287,14 @@ def _scattered(of: Stages, facts: Facts, _: Machine) -> Stages | None:
 def _short_rows(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """Rows with elements besides their reductions, or with elements only."""
     if len(of.stages) > 1:
-        shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
+        shapes = {stage.out.shape for stage in of.stages if isinstance(stage, Each)}
         return short_row_form(of, machine) if len(shapes) > 1 else None
     return next(iter(_map_by(short_row_schedule)(of, facts, machine)), None)  # type: ignore[return-value]  # stages
 
 
 def _winograd(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a Winograd convolution; of an open size with the loops it should have."""
-    if not any(len(each.shape) == WINOGRAD_WEIGHT_AXES for each in of.inputs):
+    if not any(len(buffer.shape) == WINOGRAD_WEIGHT_AXES for buffer in of.inputs):
         return None
     return open_winograd(of, facts, machine) if of.dims else bilinear_form(of, facts, machine)
 
@@ -317,17 +317,17 @@ def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def _has_bytes(of: Stages) -> bool:
-    return any(each.dtype in (i8, u8) for each in of.inputs)
+    return any(buffer.dtype in (i8, u8) for buffer in of.inputs)
 
 
 def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    if not any(each.dtype is i32 for each in of.inputs) or (found := few_bits(of)) is None:
+    if not any(buffer.dtype is i32 for buffer in of.inputs) or (bits := few_bits(of)) is None:
         return None
-    return digit_form(found, of, machine) or few_bits_form(found, of, machine)
+    return digit_form(bits, of, machine) or few_bits_form(bits, of, machine)
 
 
 def _has_codes(of: Stages) -> bool:
-    return any(each.dtype in (i8, u8, f16, bf16) for each in of.inputs)
+    return any(buffer.dtype in (i8, u8, f16, bf16) for buffer in of.inputs)
 
 
 # fmt: off

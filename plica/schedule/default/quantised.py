@@ -106,14 +106,14 @@ def quantised(
     if moved is None or found is None:
         return None
     (data, zero), (weight, middle) = moved, found
-    if any(load.buffer in (data.buffer, weight.buffer) for each in after for load in loads(each)):
+    if any(load.buffer in (data.buffer, weight.buffer) for stage in after for load in loads(stage)):
         return None
-    wide = {each: _wide(each) for each in (data.buffer, weight.buffer)}
+    wide = {buffer: _wide(buffer) for buffer in (data.buffer, weight.buffer)}
     read: sc.Scalar = sc.Load(wide[data.buffer], data.indices)
     if guard is not None:
         read = sc.Select(guard, read, sc.Lit(0, i32))
     product = sc.Mul(read, sc.Load(wide[weight.buffer], weight.indices))
-    inputs = tuple([wide.get(each, each) for each in of.inputs])
+    inputs = tuple([wide.get(buffer, buffer) for buffer in of.inputs])
     plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
     if (whole := contraction(stages(inputs, (plain, *after), of.outputs), opened=opened)) is None:
         return None
@@ -213,7 +213,7 @@ def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
     if not shift:
         return own
     if sc.dtype_of(of).bytes == wanted.bytes:  # both wrap around: no wider number is needed
-        low, high = (int(each) for each in wanted.bounds)
+        low, high = (int(bound) for bound in wanted.bounds)
         return own + sc.Lit((-shift - low) % (high - low + 1) + low, wanted)
     return sc.Cast(sc.Cast(of, i32) - sc.Lit(shift, i32), wanted)
 
@@ -221,11 +221,11 @@ def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
 def _axes(of: Contraction) -> Axes | None:
     """The axis along lanes and the reduction axis taken in fours, each a plain index."""
     assert of.weight is not None
-    if len(of.n) != 1 or not all(each in of.weight.indices for each in of.batch):
+    if len(of.n) != 1 or not all(var in of.weight.indices for var in of.batch):
         return None
-    plain = [each for each in of.k if each in of.data.indices and each in of.weight.indices]
+    plain = [var for var in of.k if var in of.data.indices and var in of.weight.indices]
     apart = [place for place in of.data.indices if not isinstance(place, sc.ScalarVar)]
-    plain = [each for each in plain if all(each not in free_vars(place) for place in apart)]
+    plain = [var for var in plain if all(var not in free_vars(place) for place in apart)]
     if not plain:
         return None
     return of.n[0], max(plain, key=lambda each: of.sizes[each])

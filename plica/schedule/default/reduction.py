@@ -80,7 +80,7 @@ WIDE = 512
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
     """The stages of a reduction along rows, with at most a number of vectors at once, or None."""
-    if not all(isinstance(each, Each) for each in of.stages):
+    if not all(isinstance(stage, Each) for stage in of.stages):
         return None
     every = pairs(of)
     if len(every) != 1:
@@ -99,7 +99,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
         if not _in_place(read, epilogue):
             return None
         at: dict[Term, Term] = dict(zip(fold.axes, read.indices, strict=True))
-        found = [_moved(each, at) for each in found]
+        found = [_moved(stage, at) for stage in found]
         value = with_element(epilogue.value, fold.out, substitute(value, at))
         axes, shape = epilogue.axes, epilogue.out.shape
     out = Buffer(names.name("out"), shape, dtype_of(value))
@@ -111,17 +111,17 @@ def is_across_rows(of: Stages, *, factors: bool = True) -> bool:
     which has one result: operands shared by results are for tiles. Rows may have `factors`."""
     match of.stages[0]:
         case Each(out, (*_, lane) as axes, Reduce(_, terms, _, body)):
-            found = [each for each in loads(body) if not free_vars(each).isdisjoint(terms)]
+            found = [load for load in loads(body) if not free_vars(load).isdisjoint(terms)]
         case _:
             return False
     # An axis of one element is read at 0.
     every = {*terms, *[at for at, size in zip(axes, out.shape, strict=True) if known(size) != 1]}
-    rows = [each for each in found if lane in free_vars(each)]
+    rows = [load for load in found if lane in free_vars(load)]
     if not factors and len(rows) < len(found):
         return False
     return bool(rows) and all(
-        each.indices[-1] is lane and {at for at in each.indices if known(at) != 0} == every
-        for each in rows
+        row.indices[-1] is lane and {at for at in row.indices if known(at) != 0} == every
+        for row in rows
     )
 
 
@@ -200,10 +200,10 @@ def _is_row(of: Reduce) -> bool:
         if not isinstance(node, Load) or term not in free_vars(node):
             continue
         found = True
-        if any(term in free_vars(each) for each in node.indices[:-1]):
+        if any(term in free_vars(scalar) for scalar in node.indices[:-1]):
             return False
         for atoms, factor in polynomial(node.indices[-1]).values():
-            if any(term in free_vars(each) for each in atoms) and (atoms != (term,) or factor != 1):
+            if any(term in free_vars(atom) for atom in atoms) and (atoms != (term,) or factor != 1):
                 return False
     return found
 

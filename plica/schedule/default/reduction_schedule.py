@@ -56,25 +56,25 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if flow is None or not found:
         return None
     # a single row may be read as one vector of parts
-    parts = [each for each in found if known(made_by(each).shape[-2]) != 1] or found
-    run_of = {after: each for each in parts if (after := _adding(each, flow)) is not None}
+    parts = [block for block in found if known(made_by(block).shape[-2]) != 1] or found
+    run_of = {after: part for part in parts if (after := _adding(part, flow)) is not None}
     runs = list(run_of.values())
-    rows_of_parts = [_spatial(each) - 2 for each in parts if each not in runs]
-    around = min([*rows_of_parts, *[_spatial(each) - 1 for each in run_of]])
-    before = [each for each in flow.blocks.values() if each is not flow.result]
-    if not all(_spatial(each) >= around for each in flow.blocks.values()):
+    rows_of_parts = [_spatial(part) - 2 for part in parts if part not in runs]
+    around = min([*rows_of_parts, *[_spatial(block) - 1 for block in run_of]])
+    before = [block for block in flow.blocks.values() if block is not flow.result]
+    if not all(_spatial(block) >= around for block in flow.blocks.values()):
         return None
-    if not all(_looped_terms(each, around) for each in run_of):
+    if not all(_looped_terms(block, around) for block in run_of):
         return None  # of one run there is no loop to be within
     lanes = _lanes(before, parts, around)
     together = not run_of and _go_together(flow, parts, lanes, around)
     kept = [
-        each for each in before
-        if _spatial(each) > around and not is_reduction(each) and each not in lanes
-        and not _is_near(each, machine)
+        block for block in before
+        if _spatial(block) > around and not is_reduction(block) and block not in lanes
+        and not _is_near(block, machine)
     ]  # fmt: skip
     room = machine.cache(2) // 2 // (ROWS_AT_HAND + len(kept))
-    work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
+    work = sum(prod(known(size) or 0 for size in block.extents) for block in flow.blocks.values())
     shares = around > 0 and pays(machine, work, kernel.params)
 
     @do
@@ -123,7 +123,7 @@ def _go_together(
     (part,) = parts
     terms = [known(n) or 0 for n, kind in zip(part.extents, part.kinds, strict=True)
              if kind == "reduce"]  # fmt: skip
-    rest = [each for each in flow.blocks.values() if each not in lanes and each is not result]
+    rest = [block for block in flow.blocks.values() if block not in lanes and block is not result]
     short = prod(terms) * prod([known(n) or 0 for n in made_by(part).shape[-2:]]) < LONG
     return short and len(rest) == 1 and not is_reduction(rest[0]) and _spatial(rest[0]) == around
 
@@ -131,10 +131,10 @@ def _go_together(
 def _rows_together(outer: Handle, last: Handle, before: Sequence[Block], around: int) -> Body:
     """Some rows, each in vectors; then the totals of all of them as one vector."""
     handles: list[tuple[Block, Handle]] = []
-    for each in reversed(before):
-        one = yield st.block(str(each.label))
+    for block in reversed(before):
+        one = yield st.block(str(block.label))
         yield st.compute_at(one, outer)
-        handles.append((each, one))
+        handles.append((block, one))
     for was, one in handles:
         yield from _within_row(one, was, around, kept=None, adds=False)
         every: tuple[Handle, ...] = yield st.loops(one)
@@ -162,7 +162,7 @@ def _is_part(of: Block, flow: BlockFlow) -> bool:
     buffer = made_by(of)
     found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
     return bool(found) and known(buffer.shape[-1]) != 1 and all(
-        isinstance(each.indices[-2], Lit) for each in found
+        isinstance(load.indices[-2], Lit) for load in found
     )  # fmt: skip
 
 
@@ -196,10 +196,10 @@ def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
 def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
     """The blocks whose elements are lanes of parts, which are joined step by step."""
     found = [*parts]
-    for each in every:
+    for block in every:
         made = {made_by(one) for one in found}
-        if _spatial(each) > around and any(load.buffer in made for load in reads(each)):
-            found.append(each)
+        if _spatial(block) > around and any(load.buffer in made for load in reads(block)):
+            found.append(block)
     return found
 
 
@@ -219,8 +219,8 @@ def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds:
         return
     every: tuple[Handle, ...] = yield st.loops(of)
     inside = every[len(every) - len(there) :]
-    spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
-    terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
+    spatial = [handle for handle, kind in zip(inside, there, strict=True) if kind == "spatial"]
+    terms = [handle for handle, kind in zip(inside, there, strict=True) if kind == "reduce"]
     if spatial and terms and not adds:
         yield st.reorder(*terms, *spatial)
     if spatial:

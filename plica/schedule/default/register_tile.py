@@ -72,7 +72,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
     def uneven(tile: RegisterTile) -> float:
         loops = loops_around(of, tile, lanes, 0, None)
         every = [(at, count, left) for at, (count, left, _) in enumerate(loops)]
-        return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
+        return cores * min([share.time for share in shares(every, cores)]) if cores > 1 else 1.0
 
     short = not machine.masks and not of.blocked
     rows = not machine.masks and has_rows(term_extents(of))

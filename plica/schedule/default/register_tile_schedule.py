@@ -72,10 +72,10 @@ def scheduled(
     prefetched, and data `ahead` elements before. The whole loop `beside`, one of the outer ones, is
     part of every tile.
     """
-    made = _TileSchedule(
+    schedule = _TileSchedule(
         of, blocks, tile, lanes, block_of, pads, cores, region, reads, fetches, ahead, beside, rows
     )
-    return do(made.at_once if blocks.again is None else made.in_runs)()
+    return do(schedule.at_once if blocks.again is None else schedule.in_runs)()
 
 
 @frozen
@@ -178,8 +178,8 @@ class _TileSchedule:
         terms, extents, _ = sums
         passes = _passes(of, tile, self.block_of) if self.fetches else 0
         if of.sliding:
-            for each in terms:
-                yield st.unroll(each)
+            for term in terms:
+                yield st.unroll(term)
         elif of.widened and len(terms) > 1:
             yield st.unroll(terms[-1])  # the numbers of a word
         elif passes:
@@ -247,7 +247,7 @@ def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
     counts = [of.extents[at] for at in of.around]
     if of.steps is not None:
         counts.append(block_of or -(-of.extents[of.steps] // tile.steps))
-    many = [each for each in counts if each > 1]
+    many = [count for count in counts if count > 1]
     return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
 
 

@@ -70,12 +70,12 @@ def block_flow(kernel: Kernel) -> BlockFlow | None:
     blocks = map_of(kernel).blocks.nodes
     writer: dict[Buffer, Block] = {}
     readers: dict[Buffer, list[Block]] = {}
-    for each in blocks.values():
-        if not isinstance(each.body, Store) or each.body.buffer in writer:
+    for block in blocks.values():
+        if not isinstance(block.body, Store) or block.body.buffer in writer:
             return None
-        writer[each.body.buffer] = each
-        for buffer in {load.buffer: None for load in reads(each)}:
-            readers.setdefault(buffer, []).append(each)
+        writer[block.body.buffer] = block
+        for buffer in {load.buffer: None for load in reads(block)}:
+            readers.setdefault(buffer, []).append(block)
     if (result := writer.get(kernel.params[-1])) is None:
         return None
     return BlockFlow(
@@ -170,7 +170,7 @@ def contraction_blocks(
     data = flow.writer.get(left.buffer)
     weight = None if right is None else flow.writer.get(right.buffer)
     before = [] if data is None else [flow.writer.get(load.buffer) for load in reads(data)]
-    source = next((each for each in before if each is not None), None)
+    source = next((block for block in before if block is not None), None)
     return ContractionBlocks(
         total, after[0], flow.result, data, weight, source, total=adds, tail=tail, again=again
     )
@@ -178,15 +178,15 @@ def contraction_blocks(
 
 def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block | None] | None:
     """The reduction of each run, what adds these up, and that of the last run, if it is apart."""
-    made = {made_by(each): each for each in found}
-    adding = [each for each in found if all(load.buffer in made for load in reads(each))]
+    made = {made_by(block): block for block in found}
+    adding = [block for block in found if all(load.buffer in made for load in reads(block))]
     if not adding:
-        adding = [each for each in found if _scaled(each, made) is not None]
+        adding = [block for block in found if _scaled(block, made) is not None]
     if len(adding) != 1:
         return None
     (adds,) = adding
     runs = {made[load.buffer] for load in reads(adds) if load.buffer in made}
-    rest = [each for each in found if each is not adds and each not in runs]
+    rest = [block for block in found if block is not adds and block not in runs]
     if (scaled := _scaled(adds, made)) is not None:
         runs = {scaled}
     if len(runs) != 1 or len(rest) > 1:
@@ -239,7 +239,7 @@ def only_load(of: Term) -> Load | None:
 def reads_rows(of: Block) -> bool:
     """Whether a copy reads along the rows of its source."""
     loads = [node for node in post_order(of.body) if isinstance(node, Load)]
-    return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
+    return all(of.vars[-1] in free_vars(load.indices[-1]) for load in loads)
 
 
 def turns_rows(of: Block) -> bool:
@@ -249,7 +249,7 @@ def turns_rows(of: Block) -> bool:
     if len(of.vars) < 2 or len(loads) != 1 or loads[0].indices[-1] is not of.vars[-2]:
         return False
     length, lanes = (known(size) or 0 for size in of.extents[-2:])
-    apart = [each for each in loads[0].indices[:-1] if of.vars[-1] in free_vars(each)]
+    apart = [index for index in loads[0].indices[:-1] if of.vars[-1] in free_vars(index)]
     return len(apart) == 1 and MIN_LANES <= lanes <= length and not lanes & (lanes - 1)
 
 
@@ -320,8 +320,8 @@ def roles(kernel: Kernel) -> Roles | None:
     runs = len(terms_of(blocks.total))
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
-    sizes = [known(each) for each in of.extents]
-    extents = tuple([USUAL_OPEN_SIZE if each is None else each for each in sizes[runs:]])
+    sizes = [known(extent) for extent in of.extents]
+    extents = tuple([USUAL_OPEN_SIZE if size is None else size for size in sizes[runs:]])
     widened = 0
     match body.value.right:
         case Mul(Load() as left, Load() as right) | Mul(

@@ -33,13 +33,13 @@ def rounds_quotient(of: Stages) -> bool:
             return node.buffer in quotients
         return isinstance(node, sc.Div) and sc.dtype_of(node) is f32
 
-    for each in of.stages:
-        if not isinstance(each, Each) or not any(map(is_quotient, post_order(each.value))):
+    for stage in of.stages:
+        if not isinstance(stage, Each) or not any(map(is_quotient, post_order(stage.value))):
             continue
-        for node in filter(_rounds, post_order(each.value)):
+        for node in filter(_rounds, post_order(stage.value)):
             if any(map(is_quotient, post_order(node))):
                 return True
-        quotients.add(each.out)
+        quotients.add(stage.out)
     return False
 
 

@@ -52,8 +52,8 @@ class _Known:
 def rows_of(of: Stages) -> int | None:
     """The number of leading axes shared by stages that read each other at their own row, or
     None."""
-    every = [each for each in of.stages if isinstance(each, Each)]
-    folds = [each for each in every if isinstance(each.value, sc.Reduce)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    folds = [stage for stage in every if isinstance(stage.value, sc.Reduce)]
     if len(every) != len(of.stages) or not folds or len(every) < 2:
         return None
     sizes = folds[0].out.shape
@@ -61,13 +61,13 @@ def rows_of(of: Stages) -> int | None:
     if not (rows := max(count, min(1, len(sizes)))):
         return None
     made: set[sc.Buffer] = set()
-    for each in every:
-        if each.out.shape[:rows] != sizes[:rows]:
+    for stage in every:
+        if stage.out.shape[:rows] != sizes[:rows]:
             return None
-        for load in loads(each.value):
-            if load.buffer in made and not _at_row(load, each, rows):
+        for load in loads(stage.value):
+            if load.buffer in made and not _at_row(load, stage, rows):
                 return None
-        made.add(each.out)
+        made.add(stage.out)
     return rows
 
 
@@ -96,9 +96,9 @@ def chain_form(
     approximates = approximates and not rounds_quotient(of)
     chain = _Chain(rows, names, machine, most, approximates, frozenset(of.inputs), of.dims)
     made: list[Each] = []
-    for each in of.stages:
-        assert isinstance(each, Each)  # they go along rows
-        if (found := chain.stage(each, last=each.out is of.result)) is None:
+    for stage in of.stages:
+        assert isinstance(stage, Each)  # they go along rows
+        if (found := chain.stage(stage, last=stage.out is of.result)) is None:
             return None
         made += found
     return stages(of.inputs, made)
@@ -152,7 +152,7 @@ class _Chain:
             return found
         if single:
             value = _at_units(value, units)
-        if any(self.varies(each) and each not in axes for each in free_vars(value)):
+        if any(self.varies(var) and var not in axes for var in free_vars(value)):
             return None  # it depends on an axis that is not there
         shape = sizes if single else of.out.shape
         if not single:
@@ -169,7 +169,7 @@ class _Chain:
         Wide numbers of which it is made would make vectors of the whole row shorter, too.
         """
         # An input may be readable under a condition alone; stages are, all along their rows.
-        chooses = any(isinstance(each, sc.Select) for each in post_order(of))
+        chooses = any(isinstance(term, sc.Select) for term in post_order(of))
         guarded = self.inputs if chooses else frozenset[sc.Buffer]()
         kept: dict[sc.Scalar, Each] = {}
 
@@ -178,7 +178,7 @@ class _Chain:
             if not isinstance(node, sc.Scalar) or isinstance(node, plain):
                 return node
             inside = free_vars(node)
-            if any(self.varies(each) and each not in rows for each in inside):
+            if any(self.varies(term) and term not in rows for term in inside):
                 return node
             if not guarded.isdisjoint(inside) or not any(isinstance(e, sc.Buffer) for e in inside):
                 return node
@@ -191,9 +191,9 @@ class _Chain:
             body = map_top_down(new, of.body)
             assert isinstance(body, sc.Scalar)
             return evolve(of, body=body), [*kept.values()]
-        found = map_top_down(new, of)
-        assert isinstance(found, sc.Scalar)
-        return (of, []) if isinstance(found, sc.Load) else (found, [*kept.values()])
+        scalar = map_top_down(new, of)
+        assert isinstance(scalar, sc.Scalar)
+        return (of, []) if isinstance(scalar, sc.Load) else (scalar, [*kept.values()])
 
     def whole_vectors(
         self, shape: tuple[sc.Scalar, ...], last: sc.ScalarVar, value: sc.Scalar

@@ -154,11 +154,11 @@ def run_by_run(
         copy = yield st.block(str(blocks.data.label))
         yield st.compute_at(copy, nest.terms[0])
     start = yield st.decompose_reduction(total, nest.terms[0])
-    for each in (*nest.places, *back.places):
-        yield st.unroll(each)
+    for handle in (*nest.places, *back.places):
+        yield st.unroll(handle)
     begun: tuple[Handle, ...] = yield st.loops(start)
-    for each in (nest.lane, back.lane, begun[-1]):
-        yield st.vectorize(each)
+    for handle in (nest.lane, back.lane, begun[-1]):
+        yield st.vectorize(handle)
     nests = [begun[: len(back.around)], nest.around, back.around]
     return last, nests[1:2] if merged else nests, sums
 
@@ -170,7 +170,7 @@ def has_rows(extents: Sequence[int]) -> bool:
 
 def last_terms(extents: Sequence[int]) -> int:
     """The number of innermost terms."""
-    return next((each for each in reversed(extents) if each > 1), 1)
+    return next((extent for extent in reversed(extents) if extent > 1), 1)
 
 
 def written_out(

@@ -41,20 +41,20 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
         return None
     i, j = of.axes[-2:]
     mine = free_vars(of.data)
-    around = [each for each in (*of.axes[:-2], *of.k) if each in mine]
-    sizes = [of.sizes[each] for each in (*around, i, j)]
+    around = [var for var in (*of.axes[:-2], *of.k) if var in mine]
+    sizes = [of.sizes[var] for var in (*around, i, j)]
     if j not in of.m or prod(sizes) > elements(of.data.buffer):
         return None
     names = names_of(of)
     shape = tuple([index(size) for size in sizes])
     dense = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
-    if (found := merged(evolve(of, data=Load(dense, (*around, i, j))))) is None:
+    if (contraction := merged(evolve(of, data=Load(dense, (*around, i, j))))) is None:
         return None
-    own = {each: names.var("a") for each in around}
+    own = {var: names.var("a") for var in around}
     column = names.var("q")
     width = of.sizes[j]
     value = substitute(of.data, {**own, i: column // width, j: column % width})
-    return Each(found.data.buffer, (*own.values(), column), value), found
+    return Each(contraction.data.buffer, (*own.values(), column), value), contraction
 
 
 def row_length(of: Scalar) -> int | None:

@@ -99,7 +99,7 @@ class ScanBlock:
     @property
     def rows(self) -> tuple[ScalarVar, ...]:
         """The other variables."""
-        return tuple([each for each in self.node.vars if each is not self.along])
+        return tuple([var for var in self.node.vars if var is not self.along])
 
     def size(self, var: ScalarVar) -> int:
         """How many values a variable has; many where that is open."""
@@ -122,7 +122,7 @@ class ScanBlock:
     def reads(self) -> tuple[Buffer, ...]:
         """What it reads of others, in the order in which steps count."""
         reads, writes = touched(self.node)
-        return tuple([each for each in reads if each not in writes])
+        return tuple([read for read in reads if read not in writes])
 
     def place(self, buffer: Buffer) -> tuple[Scalar, ...] | None:
         """The only index at which a buffer is read, or None."""
@@ -137,14 +137,14 @@ class ScanBlock:
         """Whether neighbours of a scan are neighbours there, and those of a row are not."""
         if not place or not _is_step(place[-1], self.along):
             return False
-        if any(self.along in free_vars(each) for each in place[:-1]):
+        if any(self.along in free_vars(scalar) for scalar in place[:-1]):
             return False
-        return [each for each in place if row in free_vars(each)] == [row]
+        return [scalar for scalar in place if row in free_vars(scalar)] == [row]
 
     @property
     def shares(self) -> int:
         """Operations that cores could share."""
-        return prod([self.size(each) for each in self.node.vars])
+        return prod([self.size(var) for var in self.node.vars])
 
 
 def _is_step(place: Scalar, along: ScalarVar) -> bool:
@@ -159,7 +159,7 @@ def _scanned(name: Name, of: ScanBlock, machine: Machine) -> Body:
     if lane is not None and of.size(lane) >= MIN_LANES:
         yield from _along_lanes(name, of, lane, machine)
         return
-    row = next((each for each in reversed(of.rows) if of.size(each) > 1), None)
+    row = next((var for var in reversed(of.rows) if of.size(var) > 1), None)
     if row is None:
         yield from _along_rows(name, of, None, machine)
     elif (side := _square(of, row, machine)) >= MIN_LANES:
@@ -170,12 +170,12 @@ def _scanned(name: Name, of: ScanBlock, machine: Machine) -> Body:
 
 def _square(of: ScanBlock, row: ScalarVar, machine: Machine) -> int:
     """The side of squares that are transposed, 0 where none are."""
-    crossed = [of.kept.buffer, *[each for each in of.reads if of.crosses(of.place(each), row)]]
-    if any(each.dtype.bytes not in TRANSPOSED_BYTES for each in (*crossed, of.carry)):
+    crossed = [of.kept.buffer, *[read for read in of.reads if of.crosses(of.place(read), row)]]
+    if any(buffer.dtype.bytes not in TRANSPOSED_BYTES for buffer in (*crossed, of.carry)):
         return 0
     if len(crossed) == 1 or not of.crosses(of.kept.indices, row):
         return 0
-    lanes = min([machine.lanes(each.dtype) for each in (*crossed, of.carry)])
+    lanes = min([machine.lanes(buffer.dtype) for buffer in (*crossed, of.carry)])
     rows, places = of.size(row), of.size(of.along)
     if places < LEAST_PLACES or (rows < lanes and rows != _floor_power(rows)):
         return 0
@@ -213,11 +213,11 @@ def _shared(of: ScanBlock, loop: Handle | None, machine: Machine) -> Body:
 def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: Machine) -> Body:
     """Rows as lanes; squares of the operand and the result are transposed in registers."""
     scan, by = yield from _opened(name, of)
-    crossed = [each for each in of.reads if of.crosses(of.place(each), row)]
+    crossed = [read for read in of.reads if of.crosses(of.place(read), row)]
     places = [(each, of.place(each) or ()) for each in crossed]
     outer, lane = yield st.split(by[row], (None, side))
     around, step = yield st.split(by[of.along], (None, side))
-    others = [by[each] for each in of.rows if each is not row]
+    others = [by[var] for var in of.rows if var is not row]
     yield st.reorder(*others, outer, around, step, lane)
     copies: list[Handle] = []
     for buffer, place in places:  # the first that is left is always read next
@@ -249,7 +249,7 @@ def _lane_major(place: Sequence[Scalar], row: ScalarVar, side: int) -> IndexMap:
     at = place.index(row)
 
     def turned(*of: Scalar) -> tuple[Scalar, ...]:
-        blocks = [each // side if n == at else each for n, each in enumerate(of)]
+        blocks = [scalar // side if n == at else scalar for n, scalar in enumerate(of)]
         return (*blocks, of[at] % side)
 
     return index_map(turned, len(place))
@@ -264,7 +264,7 @@ def _along_lanes(name: Name, of: ScanBlock, lane: ScalarVar, machine: Machine) -
     if size > CARRIED_NEAR:
         strip, inner = yield st.split(inner, (None, CARRIED_NEAR))
         strips.append(strip)
-    others = [by[each] for each in of.rows if each is not lane]
+    others = [by[row] for row in of.rows if row is not lane]
     lanes, vectors = machine.lanes(of.carry.dtype), list[Handle]()
     if lanes < size <= held and size % lanes == 0:  # whole vectors, each in a register of its own
         several, inner = yield st.split(inner, (None, lanes))
@@ -288,7 +288,7 @@ def _along_rows(name: Name, of: ScanBlock, row: ScalarVar | None, machine: Machi
         yield st.decompose_reduction(scan, by[of.along])
         return
     outer, beside = yield st.split(by[row], (None, _side_by_side(of.size(row))))
-    others = [by[each] for each in of.rows if each is not row]
+    others = [by[var] for var in of.rows if var is not row]
     yield st.reorder(*others, outer, by[of.along], beside)
     yield st.unroll(beside)
     yield st.decompose_reduction(scan, by[of.along])

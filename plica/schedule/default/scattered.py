@@ -72,20 +72,20 @@ def scattered_form(of: Stages, *, free: bool = False) -> Stages | None:
 
     What all terms of a place are joined to in the end it begins with, if their order is `free`.
     """
-    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    every = pairs(of) if all(isinstance(stage, Each) for stage in of.stages) else []
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    if (found := _scattered(fold)) is None:
+    if (scattered := _scattered(fold)) is None:
         return None
     names = Names(of)
     first = _first(fold, epilogue) if free or _is_ordered(fold) else None
-    if epilogue is not None and _tells_last(fold, found):
-        return stages(of.inputs, (_last_terms(fold, epilogue, found, of.result, names),))
+    if epilogue is not None and _tells_last(fold, scattered):
+        return stages(of.inputs, (_last_terms(fold, epilogue, scattered, of.result, names),))
     if epilogue is None or first is not None:
-        return stages(of.inputs, (_joined_terms(fold, found, of.result, names, first),))
+        return stages(of.inputs, (_joined_terms(fold, scattered, of.result, names, first),))
     held = sc.Buffer(names.name("held"), fold.out.shape, sc.dtype_of(fold.value))
-    terms = _joined_terms(fold, found, held, names)
+    terms = _joined_terms(fold, scattered, held, names)
     last = with_element(epilogue.value, fold.out, sc.Load(held, _read(fold, epilogue).indices))
     after = Each(of.result, epilogue.axes, last)
     return stages(of.inputs, (terms, after), (held, of.result))
@@ -118,7 +118,7 @@ def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
     if read.indices != epilogue.axes:
         return None
     _, join = MEANING[fold.value.combiner]
-    parts = [each for each in epilogue.value._children if isinstance(each, sc.Scalar)]
+    parts = [child for child in epilogue.value._children if isinstance(child, sc.Scalar)]
     own: dict[Term, Term] = dict(zip(epilogue.axes, fold.axes, strict=True))
     for other, total in permutations(parts, 2):
         if total is read and join(other, total) is epilogue.value:
@@ -137,11 +137,11 @@ def _scattered(of: Each) -> _Scattered | None:
     while isinstance(value, sc.Select) and value.orelse is neutral:
         guards += conjuncts(value.condition)
         value = value.then
-    for each in guards:
-        if not isinstance(each, sc.Eq):
+    for guard in guards:
+        if not isinstance(guard, sc.Eq):
             continue
-        rest = tuple([other for other in guards if other is not each])
-        for axis, place in ((each.left, each.right), (each.right, each.left)):
+        rest = tuple([other for other in guards if other is not guard])
+        for axis, place in ((guard.left, guard.right), (guard.right, guard.left)):
             if not isinstance(axis, sc.ScalarVar) or axis not in of.axes:
                 continue
             if any(axis in free_vars(e) for e in (place, value, *rest)):
@@ -222,16 +222,16 @@ def scatter_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a kernel with scatters, or None: contiguous stores are lanes, and cores share
     the axes that indices do not depend on."""
     blocks = [site.node for site in map_of(kernel).blocks.values()]
-    if not any(_is_scatter(each) for each in blocks):
+    if not any(_is_scatter(block) for block in blocks):
         return None
 
     @do
     def schedule() -> Body:
-        for each in blocks:
-            if _is_scatter(each):
-                yield from _scatter_steps(each, machine)
+        for block in blocks:
+            if _is_scatter(block):
+                yield from _scatter_steps(block, machine)
             else:
-                yield from block_schedule(each, machine)
+                yield from block_schedule(block, machine)
 
     return schedule()
 

@@ -68,16 +68,16 @@ def selected(of: Stages, machine: Machine) -> Stages | None:
     """A stage of first places in the form for its loops, or None."""
     match of.stages:
         case (Each(out, axes, sc.Reduce() as value),) if len(of.inputs) == 1:
-            found = first_places_of(of.inputs[0], out, axes, value)
+            first_places = first_places_of(of.inputs[0], out, axes, value)
         case _:
             return None
-    if found is None:
+    if first_places is None:
         return None
-    if found.is_row:
-        made: Stmt | None = _Writer(found, Names(of), machine).body(axes)
+    if first_places.is_row:
+        statement: Stmt | None = _Writer(first_places, Names(of), machine).body(axes)
     else:
-        made = kept_columns(found, Names(of), machine)
-    return None if made is None else stages(of.inputs, (ExternStage((out,), made),))
+        statement = kept_columns(first_places, Names(of), machine)
+    return None if statement is None else stages(of.inputs, (ExternStage((out,), statement),))
 
 
 class _Writer:
@@ -98,15 +98,15 @@ class _Writer:
 
     def body(self, axes: tuple[sc.ScalarVar, ...]) -> Stmt:
         """All rows, with their kept elements."""
-        counts = [known(each) or 0 for each in self.of.x.shape[:-1]]
+        counts = [known(scalar) or 0 for scalar in self.of.x.shape[:-1]]
         shares = self.machine.cores > 1 and prod(counts) * self.of.size >= MIN_SHARED_ELEMENTS
-        made = self.row()
-        made = allocated(made, (self.kept, self.moved, self.at, self.moved_at))
+        statement = self.row()
+        statement = allocated(statement, (self.kept, self.moved, self.at, self.moved_at))
         first = next((at for at, count in enumerate(counts) if count > 1), None)
         for at in reversed(range(len(counts))):
             kind: LoopKind = "parallel" if shares and at == first else "serial"
-            made = For(axes[at], sc.index(counts[at]), kind, made)
-        return made
+            statement = For(axes[at], sc.index(counts[at]), kind, statement)
+        return statement
 
     def row(self) -> Stmt:
         """The first elements sorted, then each of the others, then the indices of the kept ones."""
@@ -159,18 +159,18 @@ class _Writer:
     def compared(self, many: int) -> Stmt:
         """The elements and their indices as comparable numbers: NaN is infinite, with an index
         before or behind all others. Vectors are padded with values that sort last."""
-        of, each, rest = self.of, self.names.var("j"), self.names.var("j")
-        value: sc.Scalar = self.element(each)
-        place: sc.Scalar = sc.Cast(each, self.place)
+        of, var, rest = self.of, self.names.var("j"), self.names.var("j")
+        value: sc.Scalar = self.element(var)
+        place: sc.Scalar = sc.Cast(var, self.place)
         if self.dtype.is_float:
             is_number = sc.Eq(value, value)
             value = sc.Select(is_number, value, sc.Lit(math.inf, self.dtype))
             apart = sc.Lit(-PLACE_LIMIT if of.descending else PLACE_LIMIT, self.place)
             place = sc.Select(is_number, place, place + apart)
-        parts = seq(Store(self.moved, (each,), value), Store(self.moved_at, (each,), place))
-        made = _vectors(each, of.kept, parts)
+        parts = seq(Store(self.moved, (var,), value), Store(self.moved_at, (var,), place))
+        statement = _vectors(var, of.kept, parts)
         if many == of.kept:
-            return made
+            return statement
         worst = -math.inf if of.descending else math.inf
         last = worst if self.dtype.is_float else self.dtype.bounds[0 if of.descending else 1]
         at = (rest + of.kept,)
@@ -178,7 +178,7 @@ class _Writer:
             Store(self.moved, at, sc.Lit(last, self.dtype)),
             Store(self.moved_at, at, sc.Lit(self.place.bounds[1], self.place)),
         )
-        return seq(made, _vectors(rest, many - of.kept, behind))
+        return seq(statement, _vectors(rest, many - of.kept, behind))
 
     def is_ahead(self, one: tuple[sc.Scalar], other: tuple[sc.Scalar]) -> sc.Scalar:
         """Whether one comparable element precedes another."""

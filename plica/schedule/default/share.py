@@ -80,7 +80,7 @@ def cycles(
     machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32
 ) -> float:
     """The cycles of a number of operations on one core, as far as others could share them."""
-    moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
+    moved = sum(buffer.dtype.bytes * min(operations, _elements(buffer)) for buffer in buffers)
     rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
     if moved <= machine.cache(2):  # it lies in caches, a part of it in those of other cores
@@ -105,7 +105,7 @@ class SharedReads:
         for at, count in enumerate(counts, first):
             if count > 1 and cores > prod(counts[: at - first]):
                 cut |= self.along[at]
-        part = {each: 1 / cores if each in cut else 1.0 for each in BOTH}
+        part = {literal_type: 1 / cores if literal_type in cut else 1.0 for literal_type in BOTH}
         return self.data * part["data"] + self.weight * part["weight"]
 
 
@@ -142,8 +142,8 @@ def share_of(
     The first loops that are nearly optimal are taken.
     """
     every = shares(loops, cores, region=region, reads=reads)
-    least = min([each.time for each in every])
-    return list(next(each.loops for each in every if EVEN * each.time <= least))
+    least = min([loop_share.time for loop_share in every])
+    return list(next(loop_share.loops for loop_share in every if EVEN * loop_share.time <= least))
 
 
 def shares(

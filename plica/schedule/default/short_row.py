@@ -63,10 +63,10 @@ VECTORS_SIDE_BY_SIDE: Final = 4
 def short_row_form(of: Stages, machine: Machine) -> Stages | None:
     """Stages along short rows in the form for their loops, or None."""
     rows = rows_of(of)
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if rows is None or of.dims or len(of.outputs) > 1:
         return None
-    if not all(_is_short(each, rows) for each in every):
+    if not all(_is_short(stage, rows) for stage in every):
         return None
     lanes, count = machine.lanes(f32), known(every[0].out.shape[rows - 1]) or 0
     if (
@@ -143,7 +143,7 @@ def _has_function(of: sc.Scalar) -> bool:
 def _side_by_side(of: Stages, rows: int, lanes: int) -> Stages:
     """The stages with a row in each lane; lanes behind the last row compute that row again."""
     names = Names(of, anew=of.made)
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     count = known(every[0].out.shape[rows - 1]) or 0
     block, lane = names.var("b"), names.var("v")
     kept: dict[sc.Buffer, sc.Buffer] = {}
@@ -158,22 +158,22 @@ def _side_by_side(of: Stages, rows: int, lanes: int) -> Stages:
         return map_bottom_up(new, value)
 
     made: list[Each] = []
-    for each in every:
-        row, inner = each.axes[rows - 1], _long(each.axes, each.out.shape, rows)
-        if each.out is of.result:
-            value = filled(each.value, row // lanes, row % lanes)
-            out = sc.Buffer(names.name("out"), each.out.shape, each.out.dtype)
-            made.append(Each(out, each.axes, value))
+    for stage in every:
+        row, inner = stage.axes[rows - 1], _long(stage.axes, stage.out.shape, rows)
+        if stage.out is of.result:
+            value = filled(stage.value, row // lanes, row % lanes)
+            out = sc.Buffer(names.name("out"), stage.out.shape, stage.out.dtype)
+            made.append(Each(out, stage.axes, value))
             continue
-        units = {axis: sc.index(0) for axis in each.axes[rows:] if axis not in inner}
+        units = {axis: sc.index(0) for axis in stage.axes[rows:] if axis not in inner}
         at = block * lanes + lane
         at = sc.Min(at, sc.index(count - 1)) if count % lanes else at
-        value = substitute(filled(each.value, block, lane), {**units, row: at})
-        sizes = each.out.shape
+        value = substitute(filled(stage.value, block, lane), {**units, row: at})
+        sizes = stage.out.shape
         shape = (*sizes[: rows - 1], sc.index(-(-count // lanes)),
                  *_long(sizes, sizes, rows), sc.index(lanes))  # fmt: skip
-        kept[each.out] = sc.Buffer(names.name("lanes"), shape, each.out.dtype)
-        made.append(Each(kept[each.out], (*each.axes[: rows - 1], block, *inner, lane), value))
+        kept[stage.out] = sc.Buffer(names.name("lanes"), shape, stage.out.dtype)
+        made.append(Each(kept[stage.out], (*stage.axes[: rows - 1], block, *inner, lane), value))
     return stages(of.inputs, made)
 
 

@@ -62,7 +62,7 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     if (axis := _row_axis(flow, lanes)) is None:
         return None
-    before = [each for each in flow.blocks.values() if each is not flow.result]
+    before = [block for block in flow.blocks.values() if block is not flow.result]
     sizes = sizes_of(flow.result)
     shares = pays(
         machine, COSTLY * sum(map(prod, map(sizes_of, flow.blocks.values()))), kernel.params
@@ -131,9 +131,9 @@ def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
 
     Some stage reads rows that lie one behind another: where all that lanes read is contiguous, as
     in sums of columns, they are no rows."""
-    before = {made_by(each) for each in flow.blocks.values()} - {made_by(flow.result)}
-    lane_places = [each.indices[-1:] for each in loads(flow.result.body) if each.buffer in before]
-    stages = [each for each in flow.blocks.values() if each is not flow.result]
+    before = {made_by(block) for block in flow.blocks.values()} - {made_by(flow.result)}
+    lane_places = [load.indices[-1:] for load in loads(flow.result.body) if load.buffer in before]
+    stages = [block for block in flow.blocks.values() if block is not flow.result]
     if not any(map(_reads_rows, stages)):
         return None
     for axis, size in enumerate(sizes := sizes_of(flow.result)):

@@ -52,7 +52,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
     """The contraction with the length of its runs, or None if it needs more than one total."""
     if not of.runs:
         return of
-    extents = [of.sizes[each] for each in of.k]
+    extents = [of.sizes[var] for var in of.k]
     if reassociates:
         free = _free(extents, LONGEST[of.runs])
         return None if free is None else evolve(of, run=free, free=True)
@@ -95,20 +95,20 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
 ) -> tuple[list[Each], sc.Scalar]:
     """The stages that sum over the terms for each point of the axes, and the final sum."""
     axes = tuple(axes)
-    shape = tuple([of.open.get(each) or sc.index(sizes[each]) for each in axes])
+    shape = tuple([of.open.get(axis) or sc.index(sizes[axis]) for axis in axes])
     dtype = of.reduced.dtype
     body = data if weight is None else sc.Mul(data, weight)
-    extents = {each: sizes[each] for each in of.k}
+    extents = {var: sizes[var] for var in of.k}
     parts = dict(zip(of.k, of.run, strict=True)) if of.run else extents
-    if not (cut := [each for each in of.k if parts[each] < extents[each]]):
+    if not (cut := [var for var in of.k if parts[var] < extents[var]]):
         out = sc.Buffer(names.name("sum"), shape, dtype)
         return [Each(out, axes, _reduce(of, extents, body, {}))], sc.Load(out, axes)
     blocks = tuple([names.var("b") for _ in cut])
-    counts = tuple([sc.index(extents[each] // parts[each]) for each in cut])
-    starts = {each: block * parts[each] for each, block in zip(cut, blocks, strict=True)}
+    counts = tuple([sc.index(extents[var] // parts[var]) for var in cut])
+    starts = {var: block * parts[var] for var, block in zip(cut, blocks, strict=True)}
     one = sc.Buffer(names.name("sum"), (*counts, *shape), dtype)
     found = [Each(one, (*blocks, *axes), _reduce(of, parts, body, starts))]
-    few = prod(extents[each] // parts[each] for each in cut) <= FEW
+    few = prod(extents[var] // parts[var] for var in cut) <= FEW
     wide = dtype if of.free and few else f64
     total = sc.Buffer(names.name("total"), shape, wide)
     inner = sc.Reduce(of.combiner, blocks, counts, _as(sc.Load(one, (*blocks, *axes)), wide))
@@ -136,9 +136,9 @@ def _reduce(
     starts: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> sc.Reduce:
     """The sum of a given number of terms of each axis, from some places on."""
-    where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
+    where: dict[Term, Term] = {var: var + start for var, start in starts.items()}
     value = substitute(body, where) if where else body
-    sizes = tuple([sc.index(extents[each]) for each in of.k])
+    sizes = tuple([sc.index(extents[var]) for var in of.k])
     return sc.Reduce(of.combiner, of.k, sizes, value)
 
 
@@ -148,7 +148,7 @@ def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
 
     sum over k < 600, in runs of 256  -->  sum over b < 2 of the sum over h < 300 at b * 300 + h
     """
-    extents = [known(each) or 0 for each in of.extents]
+    extents = [known(extent) or 0 for extent in of.extents]
     if of.runs == "box" and extents == [0]:
         return _in_open_runs(of, names)
     run = _free(extents, LONGEST[of.runs]) if of.runs and all(extents) else None
@@ -205,23 +205,23 @@ def in_free_order(of: Stages) -> Stages:
         return node
 
     made: list[Stage] = []
-    for each in of.stages:
-        if not isinstance(each, Each):
-            made.append(each)
+    for stage in of.stages:
+        if not isinstance(stage, Each):
+            made.append(stage)
             continue
-        value = map_bottom_up(narrowed, each.value)
-        fold = each.value
+        value = map_bottom_up(narrowed, stage.value)
+        fold = stage.value
         if not isinstance(fold, sc.Reduce) or fold.runs != "row" or sc.dtype_of(fold) is f64:
-            made.append(Each(each.out, each.axes, value))
+            made.append(Each(stage.out, stage.axes, value))
             continue
         assert isinstance(value, sc.Reduce)
-        wide = sc.Buffer(names.name("wide"), each.out.shape, f64)
+        wide = sc.Buffer(names.name("wide"), stage.out.shape, f64)
         body = sc.Cast(value.body, f64)
-        made.append(Each(wide, each.axes, sc.Reduce(fold.combiner, fold.axes, fold.extents, body)))
-        if each.out in of.outputs:
+        made.append(Each(wide, stage.axes, sc.Reduce(fold.combiner, fold.axes, fold.extents, body)))
+        if stage.out in of.outputs:
             made.append(
-                Each(each.out, each.axes, sc.Cast(sc.Load(wide, each.axes), each.out.dtype))
+                Each(stage.out, stage.axes, sc.Cast(sc.Load(wide, stage.axes), stage.out.dtype))
             )
         else:
-            read[each.out] = wide
+            read[stage.out] = wide
     return stages(of.inputs, made, of.outputs)

@@ -52,10 +52,10 @@ def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 def product_of_bytes(of: Stages, facts: Facts) -> QuantisedContraction | None:
     """The product of some stages, of bytes of either sign."""
-    found = quantised(of, facts, u8)
-    if found is not None and found.source.dtype is i8:
-        found = quantised(of, facts, i8)
-    return None if found is None or found.whole.batch else found
+    contraction = quantised(of, facts, u8)
+    if contraction is not None and contraction.source.dtype is i8:
+        contraction = quantised(of, facts, i8)
+    return None if contraction is None or contraction.whole.batch else contraction
 
 
 def rows_of_tile(of: QuantisedContraction) -> int | None:
@@ -64,7 +64,7 @@ def rows_of_tile(of: QuantisedContraction) -> int | None:
     if len(whole.k) != 1 or len(whole.m) == 0 or whole.guarded:
         return None
     places = whole.data.indices
-    plain = all(isinstance(each, sc.ScalarVar | sc.Lit) for each in places)
+    plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
     if not plain or places[-1] is not of.quad or places[-2:-1] != (whole.m[-1],):
         return None
     count = whole.sizes[whole.m[-1]]
@@ -101,7 +101,7 @@ class TileForm(DotForm):
             sc.Lt(axes[-1], sc.index(whole.sizes[of.quad])),
         )
         value = sc.Select(inside, sc.Load(old, (*there[:-1], axes[-1])), sc.Lit(0, old.dtype))
-        shape = [*[self.sizes[each] for each in (*above, row)], depth]
+        shape = [*[self.sizes[var] for var in (*above, row)], depth]
         room = sc.Buffer(self.names.name("rows"), tuple(map(sc.index, shape)), old.dtype)
         self.stages.append(Each(room, tuple(axes), value))
         return sc.Load(room, (*above, row, place))
@@ -116,7 +116,7 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if blocks is None or (dtype := _dtype(blocks.reduction, dot)) is None:
         return None
     of, copied = blocks.reduction, blocks.data
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(extent) or 1 for extent in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     *around, vector, row, lane = spatial
     tiles = -(-sizes[row] // TILE_ROWS)

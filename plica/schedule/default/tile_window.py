@@ -62,7 +62,7 @@ def gathered(of: QuantisedContraction) -> GatheredWindow | None:
     term = names.var("k")
     terms = (*[each for each in whole.k if each is not of.quad], of.quad)
     depth = sc.index(prod([whole.sizes[each] for each in terms]))
-    around = [each for each in whole.axes if each is not of.lane]
+    around = [axis for axis in whole.axes if axis is not of.lane]
     shape = tuple([sc.index(whole.sizes[each]) for each in around])
     rows = sc.Buffer(names.name("gathered"), (*shape, depth), whole.data.buffer.dtype)
     width = sc.index(whole.sizes[of.lane])
@@ -104,11 +104,11 @@ class WindowTileForm(TileForm):
         """The terms of a window from their number in a row."""
         found: dict[Term, Term] = {}
         step, sizes = 1, self.gathered.window.whole.sizes
-        for number, each in enumerate(reversed(self.gathered.terms)):
+        for number, var in enumerate(reversed(self.gathered.terms)):
             place = term if step == 1 else term // step
             last = number == len(self.gathered.terms) - 1
-            found[each] = place if last else place % sizes[each]
-            step *= sizes[each]
+            found[var] = place if last else place % sizes[var]
+            step *= sizes[var]
         return found
 
     def weight_at(self, places: list[sc.Scalar]) -> sc.Scalar:
@@ -116,7 +116,7 @@ class WindowTileForm(TileForm):
         assert window.whole.weight is not None
         term, output = places
         at = self.term_places(term) | {window.lane: output}
-        indices = [substitute(each, at) for each in window.whole.weight.indices]
+        indices = [substitute(index, at) for index in window.whole.weight.indices]
         return sc.Load(window.weight, tuple(indices))
 
     def data(self) -> sc.Load:
@@ -129,10 +129,10 @@ class WindowTileForm(TileForm):
         axes = [self.names.var("a") for _ in (*above, row, self.of.quad)]
         own: dict[sc.Scalar, sc.Scalar] = dict(zip((*above, row), axes, strict=False))
         place: sc.Scalar = sc.index(0)
-        for each, extent in zip(places[:-1], whole.data.buffer.shape, strict=False):
-            place = simple(place * extent + own.get(each, each))
+        for scalar, extent in zip(places[:-1], whole.data.buffer.shape, strict=False):
+            place = simple(place * extent + own.get(scalar, scalar))
         at = self.term_places(axes[-1])
-        around = [each for each in window.whole.axes if each is not window.lane]
+        around = [var for var in window.whole.axes if var is not window.lane]
         for number, axis in enumerate(reversed(around)):
             count = window.whole.sizes[axis]
             last = number == len(around) - 1
@@ -148,7 +148,7 @@ class WindowTileForm(TileForm):
             indices.append(simple(substitute(index, at)))
             tests += bounds(indices[-1], span(index, window.whole.sizes), size)
         value = where(tests, sc.Load(window.source, tuple(indices)), window.fill)
-        shape = [*[self.sizes[each] for each in (*above, row)], depth]
+        shape = [*[self.sizes[var] for var in (*above, row)], depth]
         room = sc.Buffer(self.names.name("rows"), tuple(map(sc.index, shape)), window.source.dtype)
         self.stages.append(Each(room, tuple(axes), value))
         self.near = room if self.is_near else None

@@ -32,9 +32,9 @@ def products(matrix: Matrix, values: Sequence[Scalar]) -> list[Scalar]:
         row, other = matrix[one], matrix[two]
         both = list(zip(row, other, strict=True))
         apart = [a if a != b else Fraction(0) for a, b in both]
-        scale = min(abs(each) for each in apart if each)
+        scale = min(abs(fraction) for fraction in apart if fraction)
         same = _summed([a if a == b else Fraction(0) for a, b in both], values)
-        rest = _scaled(scale, _summed([each / scale for each in apart], values))
+        rest = _scaled(scale, _summed([fraction / scale for fraction in apart], values))
         made[one], made[two] = Add(same, rest), Sub(same, rest)
     for number, row in enumerate(matrix):
         if number not in made:

@@ -97,7 +97,7 @@ class Transpose:
 
 
 def _sizes(of: Store) -> dict[ScalarVar, int]:
-    axes = [each for each in of.indices if isinstance(each, ScalarVar)]
+    axes = [index for index in of.indices if isinstance(index, ScalarVar)]
     return {axis: known(size) or 0 for axis, size in zip(axes, of.buffer.shape, strict=False)}
 
 
@@ -120,7 +120,7 @@ def transpose_of(of: Store, machine: Machine) -> Transpose | None:
     rows, columns = (min(MIN_ROWS, side), min(MIN_COLUMNS, side)) if masks else (side, side)
     if side < MIN_LANES or sizes[load.indices[-1]] < rows or sizes[last] < columns:
         return None
-    line, along = (max(1, LINE // (side * each.dtype.bytes)) for each in (out, load.buffer))
+    line, along = (max(1, LINE // (side * buffer.dtype.bytes)) for buffer in (out, load.buffer))
     if machine.masks:
         return Transpose(of, load, side, max(2, line), 1, 2, rows_outside=True, fetches=False)
     # Rows that are no whole lines are not written line by line: squares follow one another then.
@@ -151,13 +151,13 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 
     Squares are read whole, so a condition that prevents reads past the end does not help.
     """
-    axes = [each for each in of.indices if isinstance(each, ScalarVar)]
-    if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
+    axes = [index for index in of.indices if isinstance(index, ScalarVar)]
+    if len(set(axes)) != len(axes) or any(axis not in sizes for axis in axes):
         return False
-    for each, size in zip(of.indices, of.buffer.shape, strict=True):
-        if isinstance(each, ScalarVar) and sizes[each] > (known(size) or 0):
+    for index, size in zip(of.indices, of.buffer.shape, strict=True):
+        if isinstance(index, ScalarVar) and sizes[index] > (known(size) or 0):
             return False
-    return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
+    return all(isinstance(index, ScalarVar) or known(index) is not None for index in of.indices)
 
 
 def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
@@ -165,21 +165,21 @@ def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if (of := only_map(kernel)) is None:
         return None
     assert isinstance(of.body, Store)
-    if (found := transpose_of(of.body, machine)) is None:
+    if (transpose := transpose_of(of.body, machine)) is None:
         return None
-    shares = pays(machine, prod(found.sizes.values()), touched(of.body))
+    shares = pays(machine, prod(transpose.sizes.values()), touched(of.body))
 
     @do
     def schedule() -> Body:
         one = yield st.block(str(of.label))
         by = dict(zip(of.vars, (yield st.loops(one)), strict=True))
-        rows, columns = by.pop(found.row), by.pop(found.column)
-        around = next((loop for axis, loop in by.items() if found.sizes[axis] > 1), None)
+        rows, columns = by.pop(transpose.row), by.pop(transpose.column)
+        around = next((loop for axis, loop in by.items() if transpose.sizes[axis] > 1), None)
         yield st.reorder(*by.values(), columns, rows)
         if around is not None and shares:
             yield st.parallel(around)
         apart = shares and around is None
-        for each in (yield from _parts(found, one, rows, columns, apart)):
+        for each in (yield from _parts(transpose, one, rows, columns, apart)):
             if apart:
                 yield st.parallel(each)
 
@@ -213,7 +213,7 @@ def parts_of(size: int, side: int, together: int, *, overlaps: bool = True) -> l
     if 0 < left < side < whole:
         left += group if whole > group else 0
     found = [AxisPart(whole - left, together), AxisPart(left, 1), AxisPart(few, 0)]
-    return [each for each in found if each.length]
+    return [axis_part for axis_part in found if axis_part.length]
 
 
 def _parts(of: Transpose, one: Handle, rows: Handle, columns: Handle, shares: bool) -> Body:

@@ -49,7 +49,7 @@ class OpenWinogradWriter(WinogradSteps):
         super().__init__(whole, fold, epilogue, of, plan)
         self.of, self.most = of, most
         span, size = of.of.span, of.of.size
-        self.down, self.across = (dim((each + (size - 1)) // size) for each in self.result)
+        self.down, self.across = (dim((scalar + (size - 1)) // size) for scalar in self.result)
         wide = Max(self.across * size + 2, index(plan.whole + of.before[1]))
         self.room = self.buffer("room", self.down * size + 2, wide, of.channels)
         self.total = dim(self.down * self.across)
@@ -72,9 +72,9 @@ class OpenWinogradWriter(WinogradSteps):
 
         def image(n: Scalar) -> Stmt:
             blocks = (self.total + (self.most - 1)) // self.most
-            made = self.nest((blocks, "serial"), body=lambda b: block(n, b))
+            statement = self.nest((blocks, "serial"), body=lambda b: block(n, b))
             return seq(
-                self.copy(n), *[self.cleared(each) for each in (self.data, self.product)], made
+                self.copy(n), *[self.cleared(each) for each in (self.data, self.product)], statement
             )
 
         return self.packed(self.nest((self.of.batch, "serial"), body=image))
@@ -134,8 +134,8 @@ class OpenWinogradWriter(WinogradSteps):
                 def strip(at: Scalar) -> Stmt:
                     start = self.names.var("start")
                     fits = And(Le(index(0), start), Le(start + many, columns))  # it does
-                    made = Branch(fits, turned(h, c, start, True), NOTHING)
-                    return Bind(start, Min(at * many, columns - many), made)
+                    branch = Branch(fits, turned(h, c, start, True), NOTHING)
+                    return Bind(start, Min(at * many, columns - many), branch)
 
                 strips = self.nest(((columns + (many - 1)) // many, "serial"), body=strip)
                 # There is space for padding columns.
@@ -230,7 +230,7 @@ class OpenWinogradWriter(WinogradSteps):
 
             strips = (high - low + (tiles - 1)) // tiles
             fits = Le(self.end, self.result[1])  # it is
-            made: Stmt = Branch(fits, self.nest((strips, "serial"), body=some), NOTHING)
-            return Bind(self.end, Min(high * size, self.result[1]), made)
+            statement: Stmt = Branch(fits, self.nest((strips, "serial"), body=some), NOTHING)
+            return Bind(self.end, Min(high * size, self.result[1]), statement)
 
         return self.lines(first, count, line)

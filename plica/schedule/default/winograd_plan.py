@@ -114,7 +114,7 @@ class TileExtents:
 
 def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
     """The extents of a Winograd convolution, or None if a size is open."""
-    sizes = [known(each) for each in (*of.x.shape, *fold.out.shape[2:])]
+    sizes = [known(scalar) for scalar in (*of.x.shape, *fold.out.shape[2:])]
     if not all(sizes):
         return None
     rows, columns = (-(-(size or 0) // of.of.size) for size in sizes[4:])
@@ -129,8 +129,8 @@ def found_open(of: Each) -> AnyWinograd | None:
     if not isinstance(body, Reduce) or body.combiner != "sum" or len(body.axes) != 3:
         return None
     loads = [node for node in post_order(body) if isinstance(node, Load)]
-    data = [each for each in loads if len(each.buffer.shape) == 4]
-    weights = {each.buffer: None for each in loads if len(each.buffer.shape) == 3}
+    data = [load for load in loads if len(load.buffer.shape) == 4]
+    weights = {load.buffer: None for load in loads if len(load.buffer.shape) == 3}
     if len(data) != 1 or len(weights) != 1 or len(of.axes) != 4:
         return None
     x, (weight,) = data[0].buffer, weights

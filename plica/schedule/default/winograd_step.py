@@ -121,10 +121,10 @@ class WinogradSteps:
     def nest(self, *levels: tuple[Size, LoopKind], body: Callable[..., Stmt]) -> Stmt:
         """Loops, one in another."""
         vars_ = [self.names.var("ijkl"[at]) for at in range(len(levels))]
-        made = body(*vars_)
+        statement = body(*vars_)
         for var, (count, kind) in reversed(list(zip(vars_, levels, strict=True))):
-            made = For(var, index(count) if isinstance(count, int) else count, kind, made)
-        return made
+            statement = For(var, index(count) if isinstance(count, int) else count, kind, statement)
+        return statement
 
     def transformed(self, top: Scalar, left: Scalar, number: Scalar, c: Scalar) -> Stmt:
         """One tile of some channels, which begins there, at its number among the data."""
@@ -209,9 +209,9 @@ class WinogradSteps:
             )  # fmt: skip
             if start == 0:  # what is left over has no time to fetch anything
                 summed = self.fetching(summed)
-            made: Stmt = Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
+            statement: Stmt = Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
             inside = And(Le(index(0), first), Le(first + steps, self.data.shape[-2]))  # it is
-            return Bind(first, Min(there, last), Branch(inside, made, NOTHING))
+            return Bind(first, Min(there, last), Branch(inside, statement, NOTHING))
 
         return self.nest((passes.count, "serial"), body=one)
 
@@ -272,11 +272,11 @@ class WinogradSteps:
             inside = self.columns_inside(left, lanes, tiles * size, result)
             return Branch(Lt(top + a, self.result[0]), inside, NOTHING)
 
-        made = self.nest(
+        statement = self.nest(
             (tiles, "serial"), body=lambda at: numbered(at, lambda number: tile(at, number))
         )
         # A loop: the square is in memory, and its rows are written alike.
-        return Alloc(square, seq(made, self.nest((size, "serial"), body=row)))
+        return Alloc(square, seq(statement, self.nest((size, "serial"), body=row)))
 
     def columns_inside(
         self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
@@ -319,18 +319,18 @@ class WinogradSteps:
 
         def lane(v: Scalar) -> Stmt:
             values = [read(index(k), v) for k in range(len(matrix[0]))]
-            given = [self.value(each) for each in values]
+            given = [self.value(scalar) for scalar in values]
             rows = products(matrix, given)
             parts = [kid for row in rows for kid in row._children if isinstance(kid, Scalar)]
-            uses = Counter(each for each in parts if each._children)
-            twice = [each for each, count in uses.items() if count > 1]
-            held = [*zip(given, values, strict=True), *[(self.value(each), each) for each in twice]]
+            uses = Counter(part for part in parts if part._children)
+            twice = [scalar for scalar, count in uses.items() if count > 1]
+            held = [*zip(given, values, strict=True), *[(self.value(term), term) for term in twice]]
             known: dict[Term, Term] = {value: var for var, value in held[len(given) :]}
             rows = [rebuild(row, tuple([known.get(k, k) for k in row._children])) for row in rows]
-            made = seq(*[store(at, v, row) for at, row in enumerate(rows)])
+            statement = seq(*[store(at, v, row) for at, row in enumerate(rows)])
             for var, value in reversed(held):
-                made = Bind(var, value, made)
-            return made
+                statement = Bind(var, value, statement)
+            return statement
 
         return self.nest((lanes, "vectorized"), body=lane)
 

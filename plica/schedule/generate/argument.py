@@ -64,19 +64,19 @@ class Here:
 
     def _alive(self, sort: str) -> Iterable[tuple[Handle, Any]]:
         where: Mapping[Any, Any] = self.map.loops if sort == "loop" else self.map.blocks
-        found = [each for each in self.state.outputs.items() if each[0].sort == sort]
+        found = [item for item in self.state.outputs.items() if item[0].sort == sort]
         return sorted((each for each in found if each[1] in where), key=_age)
 
     def number(self, options: Sequence[int]) -> int | Handle:
         """A number, at times one that an earlier step decided."""
-        decided = [each for each in self.state.outputs if each.sort == "number"]
+        decided = [output for output in self.state.outputs if output.sort == "number"]
         if decided and self.random.random() < 0.3:
             return self.pick(sorted(decided, key=lambda each: (each.step, each.output)))
         return self.pick(options)
 
     def nest(self) -> list[Handle]:
         """Loops around one block, outermost first, those that have a handle."""
-        mine = {self.state.outputs[each]: each for each in self.loops()}
+        mine = {self.state.outputs[handle]: handle for handle in self.loops()}
         around = self.map.blocks[self.pick(list(self.map.blocks))].loops
         return [mine[loop.var] for loop in around if loop.var in mine]
 
@@ -120,7 +120,7 @@ def _chain(here: Here, given: Given) -> tuple[Handle, ...]:
     """Loops directly inside one another; at times any."""
     if here.random.random() < 0.1:
         return (_loop(here, given), _loop(here, given))
-    mine = {here.state.outputs[each]: each for each in here.loops()}
+    mine = {here.state.outputs[handle]: handle for handle in here.loops()}
     chain = [here.pick(here.loops())]
     loop = here.site(chain[0])
     while isinstance(loop.body, For) and loop.body.var in mine and len(chain) < 3:
@@ -143,8 +143,8 @@ def _neighbour(here: Here, given: Given) -> Handle:
     loops = here.loops()
     if here.random.random() < 0.85 and "block" in given:
         label = here.state.outputs[given["block"]]
-        inside = {each for each in loops if label in _labels(here.site(each).body)}
-        others = [each for each in loops if each not in inside]
+        inside = {loop for loop in loops if label in _labels(here.site(loop).body)}
+        others = [loop for loop in loops if loop not in inside]
         return here.pick(others or loops)
     return here.pick(loops)
 
@@ -153,13 +153,13 @@ def _around(here: Here, given: Given) -> Handle:
     """A loop around the block given, mostly."""
     loops = here.loops()
     label = here.state.outputs[given["block"]]
-    own = [each for each in loops if label in _labels(here.site(each).body)]
+    own = [loop for loop in loops if label in _labels(here.site(loop).body)]
     return here.pick(own if own and here.random.random() < 0.9 else loops)
 
 
 def _inner(here: Here, given: Given, outwards: int) -> Handle:
     """The loop around the block given a given number of loops outwards, mostly."""
-    mine = {here.state.outputs[each]: each for each in here.loops()}
+    mine = {here.state.outputs[loop]: loop for loop in here.loops()}
     label = here.state.outputs[given["block"]]
     assert isinstance(label, Name)
     around = here.map.blocks[label].loops
@@ -233,7 +233,7 @@ def _tensorizable(here: Here, given: Given) -> Handle:
 
 def _siblings(here: Here, given: Given) -> tuple[Handle, ...]:
     """Two loops that stand after one another, mostly."""
-    mine = {here.state.outputs[each]: each for each in here.loops()}
+    mine = {here.state.outputs[loop]: loop for loop in here.loops()}
     pairs = []
     for stmt in statements(here.state.kernel.body):
         loops = [each for each in substatements(stmt) if isinstance(each, For)]
@@ -248,7 +248,7 @@ def _siblings(here: Here, given: Given) -> tuple[Handle, ...]:
 def _map(here: Here, given: Given) -> IndexMap:
     """A permutation of indices, sometimes with a split into digits."""
     ranks = [1, 2, 3] if here.random.random() < 0.2 else [len(_vars(here, given))]
-    ranks += [len(each.shape) for each in here.map.buffers if each.shape]
+    ranks += [len(buffer.shape) for buffer in here.map.buffers if buffer.shape]
     own = [axis("abcdef"[at % 6], at // 6) for at in range(here.pick(ranks[:2]))]
     results: list[Scalar] = list(own)
     if here.random.random() < 0.6:

@@ -96,9 +96,9 @@ class _Maker(Material):
         """The content of a new buffer: an element of a value, and of the buffer itself."""
 
         def body(own: Vars) -> tuple[Stmt | None, Stmt]:
-            found = value(own)
+            scalar = value(own)
             made = self.result(shape)
-            return None, Store(made, own, element(made, own, found))
+            return None, Store(made, own, element(made, own, scalar))
 
         return body
 
@@ -109,9 +109,9 @@ class _Maker(Material):
         others."""
 
         def body(own: Vars) -> tuple[Stmt | None, Stmt]:
-            found, at = value(own), own[: len(shape)]
+            scalar, at = value(own), own[: len(shape)]
             made = self.result(shape)
-            update = Store(made, at, operation(made[at], found))
+            update = Store(made, at, operation(made[at], scalar))
             return Store(made, at, sc.lit(start, self.dtype)), update
 
         return body
@@ -139,10 +139,10 @@ class _Maker(Material):
 
         def value(own: Vars) -> sc.Scalar:
             vars = dict(zip(own, whole, strict=True))
-            found = self.input(whole)[own] if self.random.random() < 0.35 else self.value(vars)
+            scalar = self.input(whole)[own] if self.random.random() < 0.35 else self.value(vars)
             if self.random.random() < 0.2:
-                found = found + self.load(self.input(reduced), vars)
-            return found
+                scalar = scalar + self.load(self.input(reduced), vars)
+            return scalar
 
         body = self.folded(spatial, value, operation, start)
         return self.nest("s" * len(spatial) + "r" * len(reduced), whole, body)

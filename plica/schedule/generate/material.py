@@ -54,19 +54,19 @@ class Material:
 
     def case(self) -> KernelCase:
         """The finished case: buffers that no stage reads are results, and some of the others."""
-        read = {each for stmt in self.stmts for each in _loaded(stmt)}
-        results = [each for each in self.made if each not in read]
+        read = {buffer for stmt in self.stmts for buffer in _loaded(stmt)}
+        results = [buffer for buffer in self.made if buffer not in read]
         results += [each for each in self.made if each in read and self.random.random() < 0.15]
         results = results or self.made[-1:]
         body = seq(*self.stmts)
-        for each in self.made:
-            if each not in results:
-                body = Alloc(each, body)
-        free = free_vars(body).union(*[free_vars(each) for each in (*self.inputs, *results)])
-        used = [each for each in self.sizes if each in free]
+        for buffer in self.made:
+            if buffer not in results:
+                body = Alloc(buffer, body)
+        free = free_vars(body).union(*[free_vars(buffer) for buffer in (*self.inputs, *results)])
+        used = [size for size in self.sizes if size in free]
         kernel = Kernel(tuple(used), (*self.inputs, *results), len(self.inputs), body)
-        sizes = {each: self.sizes[each] for each in used}
-        filled = tuple(self.filled(each, sizes) for each in self.inputs)
+        sizes = {var: self.sizes[var] for var in used}
+        filled = tuple(self.filled(buffer, sizes) for buffer in self.inputs)
         return KernelCase(kernel, sizes, filled)
 
     def filled(self, buffer: sc.Buffer, sizes: Mapping[sc.ScalarVar, int]) -> Array:
@@ -165,5 +165,5 @@ class Material:
 
 def _loaded(stmt: Stmt) -> set[sc.Buffer]:
     reads, writes = boxes(stmt)
-    written = {each.buffer for each in writes}
-    return {each.buffer for each in reads if each.buffer not in written}
+    written = {write.buffer for write in writes}
+    return {read.buffer for read in reads if read.buffer not in written}

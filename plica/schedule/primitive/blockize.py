@@ -123,7 +123,7 @@ def _around_several(kernel: Kernel, site: Site[For]) -> Block:
     # Iterations that never meet write different elements, as spatial variables promise.
     kinds: list[IterKind] = ["opaque" if conflicts(each) else "spatial" for each in outer]
     body = substitute(loop, {each.var: var for each, var in zip(outer, own, strict=True)})
-    first = next((str(each.block.label) for each in children(loop)), str(loop.var.name))
+    first = next((str(child.block.label) for child in children(loop)), str(loop.var.name))
     return Block(
         fresh_label(kernel, f"{first}_o"),
         tuple(own),
@@ -155,9 +155,9 @@ class _Division:
     ) -> None:
         self.kernel, self.site, self.inner_loops, self.inside = kernel, site, inner, block
         self.where = f"the block {block.label}"
-        self.outside = {each.var: each.extent for each in site.loops}
-        self.within = {each.var: each.extent for each in inner}
-        above = (*site.above, *[(each, 0) for each in inner])
+        self.outside = {loop.var: loop.extent for loop in site.loops}
+        self.within = {loop.var: loop.extent for loop in inner}
+        above = (*site.above, *[(loop, 0) for loop in inner])
         self.context: Context = context_of(above)
 
     def block(self) -> Block | Problem:
@@ -240,12 +240,12 @@ class _Division:
         outside: list[Scalar] = []
         inside: list[Scalar] = []
         inverse = iteration_map(self.outside.items(), values, extents).recovered(tuple(own))
-        for each in conjuncts(self.inside.predicate):
-            free = free_vars(each)
+        for conjunct in conjuncts(self.inside.predicate):
+            free = free_vars(conjunct)
             if free.isdisjoint(self.within):
-                outside.append(each)
+                outside.append(conjunct)
                 continue
-            moved = _at(each, {var: inverse[var] for var in self.outside if var in inverse})
+            moved = _at(conjunct, {var: inverse[var] for var in self.outside if var in inverse})
             if left := [var for var in self.outside if var in free_vars(moved)]:
                 expected = "a predicate that follows from the new block's variables"
                 found = f"it depends on the loop {left[0].name}"
@@ -294,12 +294,12 @@ class _Division:
 
 
 def _at(term: Scalar, values: dict[Term, Scalar] | dict[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)
-    return simple(found)
+    scalar = substitute(term, values)
+    return simple(scalar)
 
 
 def _all(conditions: Sequence[Scalar]) -> Scalar:
     total: Scalar = TRUE
-    for each in conditions:
-        total = each if total is TRUE else And(total, each)
+    for condition in conditions:
+        total = condition if total is TRUE else And(total, condition)
     return total

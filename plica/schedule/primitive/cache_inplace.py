@@ -62,7 +62,7 @@ class CacheInplace(Instruction):
         if (odd := only_loops(scene, site)) is not None:
             return odd
         every = list(stages(scope).values())
-        mine = next(each for each in every if each.block is site.node)
+        mine = next(flow_stage for flow_stage in every if flow_stage.block is site.node)
         if not 0 <= self.index < len(mine.writes):
             found = f"number {self.index} of {len(mine.writes)}"
             return Problem("write-index", where, "the number of a buffer it writes", found)
@@ -73,10 +73,10 @@ class CacheInplace(Instruction):
         if (problem := known_scope(self.scope, where)) is not None:
             return problem
         users = [e for e in every if e is not mine and buffer in e.reads + e.writes]
-        for each in users:
-            if common(mine, each):
+        for user in users:
+            if common(mine, user):
                 expected = f"no other block that uses {buffer.name} in the same loops"
-                return Problem("alone", where, expected, f"{each.block.label}")
+                return Problem("alone", where, expected, f"{user.block.label}")
         box = _box(site.node, buffer)
         before = [e for e in users if every.index(e) < every.index(mine)]
         if not any(buffer in e.writes and is_written(e, (), box, EMPTY) for e in before):

@@ -97,7 +97,7 @@ class StagedCopy(Instruction):
         copy = scope_edit.copy_block(label, (to, variables), (source, variables), sizes)
         context = context_of(site.above[: depth_of(site.above, spot.shared)])
         nest = scope_edit.nest_of(kernel, copy, scope_edit.spans_over(spot.box), context)
-        names = {each.block.label for each in readers}
+        names = {reader.block.label for reader in readers}
         names |= {site.node.label} if self.copies_out else set()
 
         def change(block: Block) -> Stmt:
@@ -159,9 +159,9 @@ class CacheRead(StagedCopy):
         if isinstance(readers, Problem):
             return readers
         where = f"the block {site.node.label}"
-        writers = [each for each in stages(scope).values() if buffer in each.writes]
-        if len(writers) > 1 or any(each in readers for each in writers):
-            names = ", ".join(str(each.block.label) for each in writers)
+        writers = [stage for stage in stages(scope).values() if buffer in stage.writes]
+        if len(writers) > 1 or any(flow_stage in readers for flow_stage in writers):
+            names = ", ".join(str(flow_stage.block.label) for flow_stage in writers)
             expected = f"at most one writer of {buffer.name}, apart from its readers"
             return Problem("sole-writer", where, expected, names)
         if not writers:

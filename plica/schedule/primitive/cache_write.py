@@ -63,11 +63,11 @@ class CacheWrite(StagedCopy):
         every = stages(scope)
         writer = every[site.node.label]
         where = f"the block {site.node.label}"
-        others = [each for each in every.values() if each is not writer]
-        if rivals := [str(each.block.label) for each in others if buffer in each.writes]:
+        others = [flow_stage for flow_stage in every.values() if flow_stage is not writer]
+        if rivals := [str(stage.block.label) for stage in others if buffer in stage.writes]:
             expected = f"the only writer of {buffer.name}"
             return Problem("sole-writer", where, expected, ", ".join(rivals))
-        users = [each for each in others if buffer in each.reads]
+        users = [flow_stage for flow_stage in others if buffer in flow_stage.reads]
         place = after_writer(writer, users) if users else after_all(writer)
         if isinstance(place, Problem):
             return place

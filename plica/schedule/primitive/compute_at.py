@@ -80,11 +80,11 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> move.Mo
     readers = [e for e in every.values() if not set(mine.writes).isdisjoint(e.inputs)]
     if not readers:
         return Problem("has-consumers", where, "a block that reads what it writes", "none")
-    for each in readers:
-        if not move.is_under(each, loop):
+    for reader in readers:
+        if not move.is_under(reader, loop):
             expected = f"all its readers in the loop {loop.var.name}"
-            return Problem("consumers-under", where, expected, f"not {each.block.label}")
-        if (problem := unfinished(mine, common(mine, each))) is not None:
+            return Problem("consumers-under", where, expected, f"not {reader.block.label}")
+        if (problem := unfinished(mine, common(mine, reader))) is not None:
             return problem
     makers = [
         each for each in every.values()
@@ -98,7 +98,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> move.Mo
     boxes: list[Box] = []
     places: list[tuple[Scalar, ...]] = []
     for buffer in mine.writes:
-        if not (mine_readers := [each for each in readers if buffer in each.inputs]):
+        if not (mine_readers := [reader for reader in readers if buffer in reader.inputs]):
             continue
         # Threads that share the buffer share what any of them needs.
         together = tuple([each for each in shared if meets(each, buffer)])

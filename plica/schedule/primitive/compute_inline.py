@@ -71,32 +71,32 @@ class ComputeInline(Instruction):
         if problem is not None:
             return problem
         every = list(stages(scope).values())
-        mine = next(each for each in every if each.block is block)
+        mine = next(flow_stage for flow_stage in every if flow_stage.block is block)
         rivals = [str(e.block.label) for e in every if buffer in e.writes and e is not mine]
         if rivals:
             expected = f"the only writer of {buffer.name}"
             return Problem("sole-writer", where, expected, ", ".join(rivals))
-        if not (readers := [each for each in every if buffer in each.reads]):
+        if not (readers := [flow_stage for flow_stage in every if buffer in flow_stage.reads]):
             return Problem("has-consumers", where, f"a block that reads {buffer.name}", "none")
         if every.index(readers[0]) < every.index(mine):
             found = f"{readers[0].block.label} before it"
             return Problem("written-before", where, "its readers after it", found)
         bound = free_vars(block.body.value).difference(block.vars)
-        for each in readers:
-            if not axes_of(each.block).isdisjoint(bound):
+        for reader in readers:
+            if not axes_of(reader.block).isdisjoint(bound):
                 expected = "axes of reductions with names of their own"
-                return Problem("names", f"the block {each.block.label}", expected, "namesakes")
+                return Problem("names", f"the block {reader.block.label}", expected, "namesakes")
         if site.scope is not None:
-            for each in readers:
-                shared = common(mine, each)
+            for reader in readers:
+                shared = common(mine, reader)
                 context = context_of(site.above[: depth_of(site.above, shared)])
-                box = reached([each], buffer, shared, context, written=False)
+                box = reached([reader], buffer, shared, context, written=False)
                 if not is_written(mine, shared, box, context):
-                    expected = f"all of {buffer.name} that {each.block.label} reads"
+                    expected = f"all of {buffer.name} that {reader.block.label} reads"
                     return Problem("covered", where, expected, "that is not shown")
         left = inlined(scope, block.label)  # it may hold the allocation, which binds the buffer
         if buffer in free_vars(left) or any(
-            _mentions(each.block, buffer) for each in stages(left).values()
+            _mentions(stage.block, buffer) for stage in stages(left).values()
         ):
             expected = f"readers that load single elements of {buffer.name}"
             return Problem("element-reads", where, expected, "a region, or a load outside a block")

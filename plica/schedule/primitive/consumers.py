@@ -31,7 +31,7 @@ class GetConsumers(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         found = found_after(scope_of(scene.kernel, site), site.node.label)
-        return Edited(scene.kernel, tuple(each.label for each in found))
+        return Edited(scene.kernel, tuple(block.label for block in found))
 
 
 def consumers(block: Handle) -> Instruction:

@@ -109,10 +109,10 @@ class DecomposePadding(Instruction):
             tuple(own.values()),
             block.extents,
             block.kinds,
-            tuple(substitute(each, around) for each in block.bindings),
+            tuple(substitute(binding, around) for binding in block.bindings),
             substitute(block.predicate, around),
             None,
-            Store(target.buffer, tuple(substitute(each, own) for each in target.indices), constant),
+            Store(target.buffer, tuple(substitute(term, own) for term in target.indices), constant),
         )
         for loop in reversed(loops):
             var = around[loop.var]
@@ -135,6 +135,6 @@ def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
             condition = negated(other)
         case _:
             return None
-    if any(isinstance(each, Buffer) for each in free_vars(condition)):
+    if any(isinstance(var, Buffer) for var in free_vars(condition)):
         return None
     return condition, element, constant

@@ -63,13 +63,13 @@ class DecomposeReduction(Instruction):
             expected = "reduce variables that follow from loops of their own, 0 where these are"
             return Problem("begins", where, expected, "bindings that are not shown to be such")
         outside = site.loops[: site.loops.index(loop)]
-        for each in reduce_loops(site):
-            if each in outside:
-                found = f"{each.var.name} does"
+        for reduce_loop in reduce_loops(site):
+            if reduce_loop in outside:
+                found = f"{reduce_loop.var.name} does"
                 expected = f"no loop around {loop.var.name} to feed a reduce variable"
                 return Problem("no-reduce-outside", where, expected, found)
-            if each.kind in THREADS:
-                found = f"{each.var.name} is bound to {each.kind}"
+            if reduce_loop.kind in THREADS:
+                found = f"{reduce_loop.var.name} is bound to {reduce_loop.kind}"
                 return Problem("no-reduce-thread", where, "reduce loops that are no threads", found)
         return self.alone(site, loop)
 
@@ -77,16 +77,16 @@ class DecomposeReduction(Instruction):
         """The problem if another statement in the loop would see the moved init."""
         block, where = site.node, f"the block {site.node.label}"
         assert block.init is not None
-        written = {each.buffer for each in accesses(loop) if each.written}
-        begun = {each.buffer for each in accesses(block.init) if each.written}
-        for each in accesses(block.init):
-            if not each.written and each.buffer in written:
+        written = {access.buffer for access in accesses(loop) if access.written}
+        begun = {access.buffer for access in accesses(block.init) if access.written}
+        for access in accesses(block.init):
+            if not access.written and access.buffer in written:
                 expected = f"an init that reads nothing which is written in {loop.var.name}"
-                return Problem("alone", where, expected, f"it reads {each.buffer.name}")
+                return Problem("alone", where, expected, f"it reads {access.buffer.name}")
         mine = next(each for each in children(loop.body) if each.block is block)
         for child in children(loop.body):
             touched = (*child.reads, *child.writes)
-            shared = [each for each in mine.writes if each in begun and each in touched]
+            shared = [write for write in mine.writes if write in begun and write in touched]
             if child is mine or not shared:
                 continue
             later = children(loop.body).index(child) > children(loop.body).index(mine)
@@ -120,7 +120,7 @@ class DecomposeReduction(Instruction):
             tuple(block.extents[at] for at in spatial),
             tuple(block.kinds[at] for at in spatial),
             tuple(substitute(block.bindings[at], values) for at in spatial),
-            all_of(simple(substitute(each, values)) for each in conjuncts(block.predicate)),
+            all_of(simple(substitute(conjunct, values)) for conjunct in conjuncts(block.predicate)),
             None,
             _renamed(block.init, dict(zip([block.vars[at] for at in spatial], own, strict=True))),
         )
@@ -141,7 +141,7 @@ def _without_init(block: Block) -> Block:
 
 
 def _fed(var: ScalarVar, block: Block) -> bool:
-    return any(var in free_vars(each) for each in (*block.bindings, block.predicate))
+    return any(var in free_vars(scalar) for scalar in (*block.bindings, block.predicate))
 
 
 def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:

@@ -44,7 +44,7 @@ class Fuse(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        loops = [scene.loop(each).node for each in self.loops]
+        loops = [scene.loop(handle).node for handle in self.loops]
         if len(loops) < 2:
             return Problem("count", "fuse", "at least two loops", f"{len(loops)}")
         for loop in loops:
@@ -63,7 +63,7 @@ class Fuse(Instruction):
         return None
 
     def edit(self, scene: Scene) -> Edited:
-        sites = [scene.loop(each) for each in self.loops]
+        sites = [scene.loop(handle) for handle in self.loops]
         loops = [site.node for site in sites]
         hint = "_".join(str(loop.var.name) for loop in loops)
         (name,) = fresh_names(scene.kernel, [Name(hint)])
@@ -110,11 +110,11 @@ def gathered(body: Stmt, loops: list[For], var: ScalarVar) -> Stmt:
         if not isinstance(stmt, Block):
             return stmt
         conditions = []
-        for each in conjuncts(stmt.predicate):
-            if isinstance(each, Lt):
-                each = Lt(gather(each.left), gather(each.right))
-            conditions.append(each)
-        bindings = tuple([gather(each) for each in stmt.bindings])
+        for conjunct in conjuncts(stmt.predicate):
+            if isinstance(conjunct, Lt):
+                conjunct = Lt(gather(conjunct.left), gather(conjunct.right))
+            conditions.append(conjunct)
+        bindings = tuple([gather(binding) for binding in stmt.bindings])
         return with_parts(stmt, bindings=bindings, predicate=all_of(conditions))
 
     return mapped(body, change, EMPTY)

@@ -54,11 +54,11 @@ class LoopPartition(Instruction):
         if (problem := plain_loop(loop)) is not None:
             return problem
         lengths = self.numbers(scene)
-        positive = all(each is None or each > 0 for each in lengths)
+        positive = all(length is None or length > 0 for length in lengths)
         if len(lengths) < 2 or not positive or lengths.count(None) > 1:
             expected = "at least two positive lengths, one of which may be None"
             return Problem("lengths", where, expected, str(lengths))
-        extent, total = known(loop.extent), sum(each or 0 for each in lengths)
+        extent, total = known(loop.extent), sum(length or 0 for length in lengths)
         if extent is None:
             if lengths[-1] is not None:
                 hint = "Leave the last length open: None."
@@ -98,7 +98,7 @@ class LoopPartition(Instruction):
 
     def numbers(self, scene: Scene) -> list[int | None]:
         """The lengths as numbers."""
-        return [None if each is None else scene.number(each) for each in self.lengths]
+        return [None if length is None else scene.number(length) for length in self.lengths]
 
 
 def loop_partition(loop: Handle, lengths: tuple[Number | None, ...]) -> Instruction:

@@ -73,7 +73,7 @@ class MergeLoops(Instruction):
 
     def nests(self, scene: Scene) -> Nests | Problem:
         """The nests from where they diverge."""
-        sites = [scene.loop(each) for each in self.loops]
+        sites = [scene.loop(loop) for loop in self.loops]
         if len(sites) < 2 or len({site.node for site in sites}) < len(sites):
             return Problem("count", "merge_loops", "at least two loops, each once", f"{len(sites)}")
         common = 0
@@ -103,10 +103,10 @@ class MergeLoops(Instruction):
         touched: dict[Buffer, set[int]] = {}
         written: set[Buffer] = set()
         for number, nest in enumerate(found.loops):
-            for each in accesses(nest[0]):
-                touched.setdefault(each.buffer, set()).add(number)
-                if each.written:
-                    written.add(each.buffer)
+            for access in accesses(nest[0]):
+                touched.setdefault(access.buffer, set()).add(number)
+                if access.written:
+                    written.add(access.buffer)
         shared = frozenset([b for b, by in touched.items() if len(by) > 1 and b in written])
         seen: dict[Buffer, tuple[Scalar | None, ...]] = {}
         for nest in found.loops:

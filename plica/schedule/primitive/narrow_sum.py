@@ -129,7 +129,7 @@ def _used_plainly(scene: Scene, block: Block, buffer: Buffer) -> Problem | None:
     for site in scene.map.blocks.values():
         other = site.node
         if other is not block and any(
-            each.written and each.buffer is buffer for each in accesses(other)
+            access.written and access.buffer is buffer for access in accesses(other)
         ):
             return Problem("sole-writer", where, "one writer", str(other.label))
     for node in post_order(scene.kernel.body):

@@ -28,7 +28,7 @@ class GetOutputBlocks(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         found = outputs(scene.kernel)
-        return Edited(scene.kernel, tuple(each.label for each in found))
+        return Edited(scene.kernel, tuple(block.label for block in found))
 
 
 def output_blocks() -> Instruction:

@@ -67,9 +67,9 @@ class PadEinsum(Instruction):
         wider = self.wider(block)
         for var, kind in zip(block.vars, block.kinds, strict=True):
             if kind == "reduce" and var in wider:
-                for each in factors:
-                    if var not in each.indices:
-                        found = f"{each.buffer.name} does not depend on {var.name}"
+                for factor in factors:
+                    if var not in factor.indices:
+                        found = f"{factor.buffer.name} does not depend on {var.name}"
                         expected = "every factor to be 0 where a reduction is padded"
                         return Problem("einsum", where, expected, found)
         return self.trivial(site) or unsafe_after(self, scene)
@@ -110,7 +110,7 @@ class PadEinsum(Instruction):
         assert factors is not None  # as checked
         assert isinstance(block.body, Store)
         work = _Padding(scene, block, wider)
-        before = [work.padded(each) for each in dict.fromkeys(factors)]
+        before = [work.padded(load) for load in dict.fromkeys(factors)]
         target = sc.Load(block.body.buffer, block.body.indices)
         after = work.cropped(target)
         own = site.loops[-len(block.vars) :]
@@ -125,7 +125,7 @@ class PadEinsum(Instruction):
         for loop in reversed(own):
             nest = For(loop.var, sizes[loop.var], loop.kind, nest)
         outermost = scene.map.loops[own[0].var]
-        made = seq(*[each for each in before if each is not None], nest, *after)
+        made = seq(*[statement for statement in before if statement is not None], nest, *after)
         labels = tuple(work.labels)
         return Edited(allocate(replace(kernel, outermost, made), work.buffers.values()), labels)
 
@@ -158,12 +158,12 @@ def einsum(block: Block) -> tuple[sc.Load, ...] | None:
             factors.append(node)
         else:
             return None
-    for each in (old, *factors):
-        plain = all(at in block.vars for at in each.indices)
-        if not plain or len(set(each.indices)) != len(each.indices):
+    for load in (old, *factors):
+        plain = all(at in block.vars for at in load.indices)
+        if not plain or len(set(load.indices)) != len(load.indices):
             return None
-    places = {each.buffer: each.indices for each in factors}
-    if any(places[each.buffer] != each.indices for each in factors):
+    places = {factor.buffer: factor.indices for factor in factors}
+    if any(places[factor.buffer] != factor.indices for factor in factors):
         return None  # a buffer has one larger copy
     return tuple(factors) or None
 

@@ -105,12 +105,12 @@ def feeds_one_variable(site: Site[Block], loop: For) -> Problem | None:
     """The problem of a loop that is not, alone and as a whole, one reduce variable of a block."""
     block, where = site.node, f"the loop {loop.var.name}"
     expected = "a loop that is one reduce variable, over its whole extent, and nothing else"
-    fed = [at for at, each in enumerate(block.bindings) if loop.var in free_vars(each)]
+    fed = [at for at, binding in enumerate(block.bindings) if loop.var in free_vars(binding)]
     if len(fed) != 1 or block.bindings[fed[0]] is not loop.var or block.kinds[fed[0]] != "reduce":
         return Problem("reduce-loop", where, expected, f"what it feeds of {block.label} is not")
     inner = [each.extent for each in site.loops]
     if block.extents[fed[0]] is not loop.extent or any(
-        loop.var in free_vars(each) for each in (block.predicate, *inner)
+        loop.var in free_vars(scalar) for scalar in (block.predicate, *inner)
     ):
         return Problem("reduce-loop", where, expected, "a guard or another extent depends on it")
     return None

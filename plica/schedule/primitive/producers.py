@@ -31,7 +31,7 @@ class GetProducers(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         found = found_before(scope_of(scene.kernel, site), site.node.label)
-        return Edited(scene.kernel, tuple(each.label for each in found))
+        return Edited(scene.kernel, tuple(block.label for block in found))
 
 
 def producers(block: Handle) -> Instruction:

@@ -110,8 +110,8 @@ class Reindex(Instruction):
         label = fresh_label(kernel, str(name))
         variables = scope_edit.fresh_vars(kernel, "v", len(used))
         values: dict[ScalarVar, Scalar] = dict(zip(used, variables, strict=True))
-        here = cache, [at_values(each, values) for each in indices]
-        there = buffer, [at_values(each, values) for each in place]
+        here = cache, [at_values(index, values) for index in indices]
+        there = buffer, [at_values(scalar, values) for scalar in place]
         sizes = dict(zip(block.vars, block.extents, strict=True))
         pairs = [(new, sizes[old]) for old, new in zip(used, variables, strict=True)]
         target, source = (here, there) if self.side == "read" else (there, here)
@@ -181,13 +181,13 @@ class Reindex(Instruction):
         scope = scope_of(scene.kernel, site)
         every = stages(scope)
         mine, where = every[site.node.label], f"the block {site.node.label}"
-        others = [each for each in every.values() if each is not mine]
-        writers = [each for each in others if buffer in each.writes]
+        others = [flow_stage for flow_stage in every.values() if flow_stage is not mine]
+        writers = [flow_stage for flow_stage in others if buffer in flow_stage.writes]
         if len(writers) > (1 if self.side == "read" else 0):
-            names = ", ".join(str(each.block.label) for each in writers)
+            names = ", ".join(str(writer.block.label) for writer in writers)
             return Problem("sole-writer", where, f"one writer of {buffer.name}", names)
         if self.side == "write":
-            readers = [each for each in others if buffer in each.reads]
+            readers = [flow_stage for flow_stage in others if buffer in flow_stage.reads]
             return _apart(mine, readers) if readers else after_all(mine)
         if not writers:
             if is_filled(scene.kernel, site, buffer):
@@ -207,7 +207,7 @@ def _apart(writer: FlowStage, readers: list[FlowStage]) -> scope_edit.InsertionP
     """The place after a writer that shares no loop with its readers."""
     place = after_writer(writer, readers)
     if isinstance(place, scope_edit.InsertionPoint) and any(
-        common(writer, each) for each in readers
+        common(writer, reader) for reader in readers
     ):
         where, found = f"the block {writer.block.label}", "a loop around both"
         return Problem("written-before", where, "readers in loops of their own", found)
@@ -217,9 +217,9 @@ def _apart(writer: FlowStage, readers: list[FlowStage]) -> scope_edit.InsertionP
 def _place(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
     """The one place at which a block accesses a buffer."""
     places = {
-        None if each.inner and not _outside(each.starts, each.inner) else each.starts
-        for each in inside(block)
-        if each.buffer is buffer and all(known(size) == 1 for size in each.extents)
+        None if access.inner and not _outside(access.starts, access.inner) else access.starts
+        for access in inside(block)
+        if access.buffer is buffer and all(known(size) == 1 for size in access.extents)
     }
     if len(places) != 1 or any(
         known(size) != 1 for e in inside(block) if e.buffer is buffer for size in e.extents
@@ -228,7 +228,7 @@ def _place(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
     (place,) = places
     if place is None:
         return None
-    plain = tuple([each for each in place if each is not None])
+    plain = tuple([scalar for scalar in place if scalar is not None])
     return plain if len(plain) == len(place) else None
 
 
@@ -237,12 +237,12 @@ def _outside(
 ) -> bool:
     """Whether a place does not depend on loops inside the block."""
     own = {var for var, _ in inner}
-    return all(each is not None and free_vars(each).isdisjoint(own) for each in starts)
+    return all(start is not None and free_vars(start).isdisjoint(own) for start in starts)
 
 
 def _used(block: Block, terms: tuple[Scalar, ...]) -> tuple[ScalarVar, ...]:
     """The block's variables that terms depend on, in its order."""
-    free = frozenset[Term]().union(*[free_vars(each) for each in terms])
+    free = frozenset[Term]().union(*[free_vars(term) for term in terms])
     return tuple([var for var in block.vars if var in free])
 
 

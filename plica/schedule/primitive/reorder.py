@@ -45,7 +45,7 @@ class Reorder(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        if not (sites := [scene.loop(each) for each in self.loops]):
+        if not (sites := [scene.loop(handle) for handle in self.loops]):
             return Problem("count", "reorder", "at least one loop", "none")
         if len({site.node for site in sites}) != len(sites):
             return Problem("once", "reorder", "each loop once", "a loop named twice")
@@ -82,7 +82,7 @@ class Reorder(Instruction):
 
     def keeps(self, scene: Scene) -> Contract:
         """Floats change where a reduction combines them in another order."""
-        sites = [scene.loop(each) for each in self.loops]
+        sites = [scene.loop(handle) for handle in self.loops]
         span = spanned(sites)
         assert not isinstance(span, Problem)
         order = permuted(span, [site.node for site in sites])
@@ -93,7 +93,7 @@ class Reorder(Instruction):
         return exact
 
     def edit(self, scene: Scene) -> Edited:
-        sites = [scene.loop(each) for each in self.loops]
+        sites = [scene.loop(handle) for handle in self.loops]
         span = spanned(sites)
         assert not isinstance(span, Problem)
         body: Stmt = span[-1].body
@@ -129,7 +129,7 @@ def in_any_order(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     """Whether no order matters for a buffer in a loop: one reduction updates it, or each element is
     stored by instances of one block that are the same."""
     inside = site.node.body
-    users = [each for each in children(inside) if buffer in (*each.reads, *each.writes)]
+    users = [child for child in children(inside) if buffer in (*child.reads, *child.writes)]
     if len(users) != 1 or unblocked_statement(inside) is not None:
         return False
     block = scene.map.blocks[users[0].block.label]
@@ -138,9 +138,9 @@ def in_any_order(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
 
 def _stores_the_same(site: Site[Block], around: Stmt) -> bool:
     """Whether an instance of a block stores the same whenever it runs in a statement."""
-    written = {each for child in children(around) for each in child.writes}
-    reads = {each for child in children(site.node) for each in child.reads}
-    loops = {each.var for each in site.loops}
+    written = {write for child in children(around) for write in child.writes}
+    reads = {read for child in children(site.node) for read in child.reads}
+    loops = {loop.var for loop in site.loops}
     return (
         complete_body(site.node) is None
         and reads.isdisjoint(written)

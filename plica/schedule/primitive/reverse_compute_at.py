@@ -147,9 +147,9 @@ def _values(
 ) -> dict[ScalarVar, ValueSpan | None] | None:
     """The values of a block's variables for which the one place it reads is in a box, exactly."""
     places = {
-        each.starts if all(known(size) == 1 for size in each.extents) else None
-        for each in inside(block)
-        if each.buffer is buffer
+        access.starts if all(known(size) == 1 for size in access.extents) else None
+        for access in inside(block)
+        if access.buffer is buffer
     }
     if len(places) != 1:
         return None

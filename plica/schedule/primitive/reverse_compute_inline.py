@@ -73,7 +73,7 @@ class ReverseComputeInline(Instruction):
         if block.init is not None or not isinstance(block.body, Store):
             return Problem("one-store", where, "a body of one store", "another body")
         every = list(stages(scope).values())
-        mine = next(each for each in every if each.block is block)
+        mine = next(flow_stage for flow_stage in every if flow_stage.block is block)
         made = [b for b in mine.inputs if any(b in e.writes for e in every)]
         if (problem := _between(scene, site, mine, every, made)) is not None:
             return problem
@@ -81,12 +81,12 @@ class ReverseComputeInline(Instruction):
             expected = "loops in which each instance of the block runs"
             return Problem("affine", where, expected, "that is not shown")
         (buffer, producer), output = _read(mine, every), block.body.buffer
-        for each in every:
-            if each is not mine and output in each.writes:
-                expected, found = f"the only writer of {output.name}", f"{each.block.label} too"
+        for stage in every:
+            if stage is not mine and output in stage.writes:
+                expected, found = f"the only writer of {output.name}", f"{stage.block.label} too"
                 return Problem("sole-writer", where, expected, found)
-            if output in each.reads and every.index(each) < every.index(mine):
-                found = f"{each.block.label} does"
+            if output in stage.reads and every.index(stage) < every.index(mine):
+                found = f"{stage.block.label} does"
                 return Problem("unread-before", where, f"nobody to read {output.name}", found)
         return _fits(site, producer, buffer) or unsafe_after(self, scene)
 
@@ -94,7 +94,7 @@ class ReverseComputeInline(Instruction):
         kernel, site = scene.kernel, scene.block(self.block)
         scope = scope_of(kernel, site)
         every = list(stages(scope).values())
-        mine = next(each for each in every if each.block is site.node)
+        mine = next(flow_stage for flow_stage in every if flow_stage.block is site.node)
         buffer, producer = _read(mine, every)
         new = _taken_in(producer.block, site.node, buffer)
 
@@ -120,14 +120,14 @@ def _between(
     problem = intermediate(scene, buffer) or users(scene.kernel, site, buffer)
     if problem is not None:
         return problem
-    for each in every:
-        if each not in (mine, producer) and buffer in each.reads:
-            expected, found = f"the only reader of {buffer.name}", f"{each.block.label} too"
+    for flow_stage in every:
+        if flow_stage not in (mine, producer) and buffer in flow_stage.reads:
+            expected, found = f"the only reader of {buffer.name}", f"{flow_stage.block.label} too"
             return Problem("sole-reader", where, expected, found)
     for other in made:
         if other is buffer:
             continue
-        (writer,) = [each for each in every if other in each.writes]
+        (writer,) = [flow_stage for flow_stage in every if other in flow_stage.writes]
         late = every.index(writer) > every.index(producer)
         if late or writer is producer or common(writer, producer):
             expected = f"{other.name} to be made before {producer.block.label} runs"
@@ -148,11 +148,11 @@ def _read(mine: FlowStage, every: list[FlowStage]) -> tuple[Buffer, FlowStage]:
 
 def _loads(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
     """The indices at which a block loads a buffer, if they are one and plain."""
-    places = {each.starts for each in inside(block) if each.buffer is buffer}
+    places = {access.starts for access in inside(block) if access.buffer is buffer}
     if len(places) != 1:
         return None
     (indices,) = places
-    plain = tuple([each for each in indices if each is not None])
+    plain = tuple([scalar for scalar in indices if scalar is not None])
     if len(plain) != len(indices) or plain_indices(block, plain) is None:
         return None
     return plain
@@ -170,7 +170,7 @@ def _fits(site: Site[Block], producer: FlowStage, buffer: Buffer) -> Problem | N
             expected, found = "a complete block, or one that only copies", "a reduction"
             return Problem("complete-producer", where, expected, found)
         return problem
-    if any(None in each.starts for each in inside(maker) if each.buffer is buffer):
+    if any(None in access.starts for access in inside(maker) if access.buffer is buffer):
         expected = f"stores to elements of {buffer.name} that do not depend on data"
         return Problem("element-writes", where, expected, "one that does")
     if not axes_of(block).isdisjoint(free_vars(maker.body).union(maker.vars)):
@@ -222,15 +222,15 @@ def _taken_in(maker: Block, block: Block, buffer: Buffer) -> Block:
         if node.buffer is not buffer:
             return None
         values = at(node.indices)
-        target = tuple([at_values(each, values) for each in store.indices])
+        target = tuple([at_values(scalar, values) for scalar in store.indices])
         if isinstance(node, Load):
             return Load(store.buffer, target)
         value = _with_input(at_values(store.value, values), buffer, node.value)
         return Store(store.buffer, target, value)
 
     new = with_elements(maker, made)
-    for each in _outside(maker, block, buffer, places):
-        both = each if new.predicate is TRUE else And(new.predicate, each)
+    for scalar in _outside(maker, block, buffer, places):
+        both = scalar if new.predicate is TRUE else And(new.predicate, scalar)
         new = with_parts(new, predicate=both)
     return new
 

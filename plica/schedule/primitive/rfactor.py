@@ -99,7 +99,7 @@ class Rfactor(Instruction):
     def apart(self, scene: Scene, site: sites.Site[Block], loop: For) -> Problem | None:
         """The problem of loops that cannot be separated into two nests."""
         where = f"the block {site.node.label}"
-        reducing = {each.var: each for each in reduce_loops(site)}
+        reducing = {reduce_loop.var: reduce_loop for reduce_loop in reduce_loops(site)}
         chain = chain_of(site)
         for each in reducing.values():
             if each not in chain:
@@ -124,7 +124,7 @@ class Rfactor(Instruction):
         block, kernel = site.node, scene.kernel
         store = block.body
         assert isinstance(store, Store)
-        reducing = [each for each in reduce_loops(site) if each is not loop]
+        reducing = [reduce_loop for reduce_loop in reduce_loops(site) if reduce_loop is not loop]
         spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
         kept = [each for each in chain_of(site) if each is loop or each not in reducing]
         names = sites.fresh_names(
@@ -143,7 +143,7 @@ class Rfactor(Instruction):
         inner, (total, *outer) = rest[: len(reducing)], rest[len(reducing) :]
         axis = self.axis % (len(store.buffer.shape) + 1)
         shape = _with(store.buffer.shape, axis, loop.extent)
-        made = Buffer(names[-1], shape, store.buffer.dtype, store.buffer.scope)
+        buffer = Buffer(names[-1], shape, store.buffer.dtype, store.buffer.scope)
 
         meant: dict[ScalarVar, Scalar] = {
             loop.var: part, **{e.var: v for e, v in zip(reducing, inner, strict=True)}
@@ -154,12 +154,12 @@ class Rfactor(Instruction):
         for at, kind in enumerate(block.kinds):
             if kind == "reduce":
                 values[block.vars[at]] = substitute(block.bindings[at], meant)
-        partial = self._partial(site, loop, made, axis, values, meant, own, part, inner)
+        partial = self._partial(site, loop, buffer, axis, values, meant, own, part, inner)
         label = sites.fresh_label(kernel, f"{block.label}_rf")
         partial = sites.with_parts(partial, label=label)
 
         place = _with(store.indices, axis, total)
-        joined = joined_update(store, Load(made, place))
+        joined = joined_update(store, Load(buffer, place))
         moved = {e.var: v for e, v in zip(kept, outer, strict=True)}
         final = sites.with_parts(
             block,
@@ -168,9 +168,9 @@ class Rfactor(Instruction):
             kinds=(*["spatial" for _ in spatial], "reduce"),
             bindings=(*[substitute(block.bindings[at], moved) for at in spatial], moved[loop.var]),
             predicate=all_of(
-                substitute(each, moved)
-                for each in conjuncts(block.predicate)
-                if free_vars(each).isdisjoint({loop.var, *[e.var for e in reducing]})
+                substitute(conjunct, moved)
+                for conjunct in conjuncts(block.predicate)
+                if free_vars(conjunct).isdisjoint({loop.var, *[e.var for e in reducing]})
             ),
             body=joined,
             reads=(),
@@ -184,7 +184,7 @@ class Rfactor(Instruction):
             second = For(var, each.extent, each.kind, second, each.annotations)
         above = site.above[: len(site.above) - len(chain_of(site))]
         body = sites.rebuilt(above, seq(first, second))
-        return Edited(sites.allocate(sites.with_body(kernel, body), (made,)), (label,))
+        return Edited(sites.allocate(sites.with_body(kernel, body), (buffer,)), (label,))
 
     def _partial(  # noqa: PLR0917  # the parts of a block
         self,
@@ -204,22 +204,22 @@ class Rfactor(Instruction):
         assert isinstance(store, Store)
         word = reducer(block)
         start, _ = MEANING[word]  # type: ignore[index]  # checked
-        indices = tuple([substitute(each, values) for each in store.indices])
+        indices = tuple([substitute(scalar, values) for scalar in store.indices])
         place = _with(indices, axis, part)
         taken = update(store)
         assert taken is not None
         value = substitute(taken, values)
-        reducing = [each for each in reduce_loops(site) if each is not loop]
+        reducing = [reduce_loop for reduce_loop in reduce_loops(site) if reduce_loop is not loop]
         zero: dict[ScalarVar, Scalar] = {each.var: index(0) for each in reducing}
         kept, guards = [], []
         inside = EMPTY.loop(loop.var, loop.extent)
-        for each in conjuncts(block.predicate):
+        for scalar in conjuncts(block.predicate):
             # The init runs in the first iteration of the inner loops, so where that is left out
             # the block must run nevertheless, and take nothing.
-            if free_vars(each).isdisjoint(meant) or can_prove(substitute(each, zero), inside):
-                kept.append(each)
+            if free_vars(scalar).isdisjoint(meant) or can_prove(substitute(scalar, zero), inside):
+                kept.append(scalar)
             else:
-                guards.append(substitute(each, meant))
+                guards.append(substitute(scalar, meant))
         if guards:
             value = Select(all_of(guards), value, start(made.dtype))
         spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]

@@ -44,7 +44,7 @@ class SetScope(Instruction):
         if (problem := intermediate(scene, buffer)) is not None:
             return problem
         if not is_scope(self.scope):
-            names = [each.name for each in scopes()]
+            names = [scope.name for scope in scopes()]
             hint = did_you_mean(self.scope, names)
             where, expected = f"the buffer {buffer.name}", f"one of {', '.join(names)}"
             return Problem("known-scope", where, expected, repr(self.scope), hint)
@@ -53,7 +53,7 @@ class SetScope(Instruction):
         after = Scene(scene.after(self).kernel, scene.outputs)
         moved = evolve(buffer, scope=self.scope)
         for site in thread_loops(after):
-            if any(each.buffer is moved for each in accesses(site.node)):
+            if any(access.buffer is moved for access in accesses(site.node)):
                 problem = safe_threads(after, site, moved)
                 if problem is not None:
                     return problem

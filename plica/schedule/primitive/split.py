@@ -53,8 +53,8 @@ class Split(Instruction):
         if (problem := plain_loop(loop)) is not None:
             return problem
         factors = self.numbers(scene)
-        positive = all(each is None or each > 0 for each in factors)
-        product = prod(each for each in factors if each is not None)
+        positive = all(factor is None or factor > 0 for factor in factors)
+        product = prod(factor for factor in factors if factor is not None)
         if len(factors) < 2 or not positive or factors.count(None) > 1 or product >= LARGEST:
             expected = "two or more positive factors of a product in range, one may be None"
             return Problem("factors", where, expected, str(factors))
@@ -70,14 +70,14 @@ class Split(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)
         loop, factors = site.node, self.numbers(scene)
-        inner = prod(each for each in factors if each is not None)
+        inner = prod(factor for factor in factors if factor is not None)
         extents: list[Scalar] = []
         outer = quotient(loop.extent, Lit(inner, i64))
-        for each in factors:
-            if each is None:
+        for factor in factors:
+            if factor is None:
                 extents.append(outer or simple((loop.extent + (inner - 1)) // inner))
             else:
-                extents.append(Lit(each, i64))
+                extents.append(Lit(factor, i64))
         hints = [Name(loop.var.name.hint, loop.var.name.index)] * len(factors)
         names = fresh_names(scene.kernel, hints)
         variables = [ScalarVar(name, i64) for name in names]
@@ -97,12 +97,12 @@ class Split(Instruction):
 
     def numbers(self, scene: Scene) -> list[int | None]:
         """The factors as numbers."""
-        return [None if each is None else scene.number(each) for each in self.factors]
+        return [None if factor is None else scene.number(factor) for factor in self.factors]
 
     def exact(self, loop: For, factors: list[int | None]) -> bool:
         """Whether the factors are known to make no more iterations than there were."""
         extent = known(loop.extent)
-        inner = prod(each for each in factors if each is not None)
+        inner = prod(factor for factor in factors if factor is not None)
         if extent is None:
             return quotient(loop.extent, Lit(inner, i64)) is not None
         return extent % inner == 0 if None in factors else inner == extent

@@ -58,7 +58,7 @@ class Tensorize(Instruction):
     intrinsic: str
 
     def check(self, scene: Scene) -> Problem | None:
-        names = [each.name for each in intrinsics()]
+        names = [intrinsic.name for intrinsic in intrinsics()]
         if self.intrinsic not in names:
             hint = did_you_mean(self.intrinsic, names)
             expected = "a declared intrinsic"
@@ -127,8 +127,8 @@ def _tensorized(
     reads, writes = block_boxes(plain)
     return with_parts(
         plain,
-        reads=tuple(each.region for each in reads),
-        writes=tuple(each.region for each in writes),
+        reads=tuple(read.region for read in reads),
+        writes=tuple(write.region for write in writes),
     )
 
 
@@ -146,5 +146,5 @@ def _from_the_start(
 def _invocation(
     name: str, found: IntrinsicMatch, params: tuple[object, ...], dims: tuple[object, ...]
 ) -> Invoke:
-    regions = [found.regions[each] for each in params]  # type: ignore[index]  # names
+    regions = [found.regions[param] for param in params]  # type: ignore[index]  # names
     return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]  # names

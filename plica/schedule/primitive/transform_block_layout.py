@@ -84,13 +84,13 @@ class TransformBlockLayout(Instruction):
         if not is_bijective(self.map, block.extents):
             expected = "a map that fills the box of its results, one to one"
             return Problem("bijective", where, expected, "that is not shown")
-        for at, each in enumerate(self.map.results):
-            if len(_made_of(self.map, block, each)) > 1:
+        for at, result in enumerate(self.map.results):
+            if len(_made_of(self.map, block, result)) > 1:
                 found = f"result {at} is made of several kinds"
                 return Problem("one-kind", where, "results of variables of one kind", found)
         if block.init is not None:
             zeros = self.map.apply([index(0)] * self.map.rank)
-            if any(known(simple(each)) != 0 for each in zeros):
+            if any(known(simple(scalar)) != 0 for scalar in zeros):
                 return Problem("zero", where, "a map that takes 0 to 0", "another")
         return None
 
@@ -104,17 +104,17 @@ class TransformBlockLayout(Instruction):
         context = EMPTY
         for var, extent in zip(variables, extents, strict=True):
             context = context.loop(var, extent)
-        olds = [simple(each, context) for each in back.map.apply(variables)]
+        olds = [simple(scalar, context) for scalar in back.map.apply(variables)]
         values = dict(zip(block.vars, olds, strict=True))
         kinds = [
-            min(_made_of(self.map, block, each), default="spatial") for each in self.map.results
+            min(_made_of(self.map, block, result), default="spatial") for result in self.map.results
         ]
         new = with_parts(
             block, vars=variables, extents=extents, kinds=tuple(kinds), bindings=variables,
             predicate=TRUE, init=_at(block.init, values, context),
             body=_at(block.body, values, context),
-            reads=tuple([substitute(each, values) for each in block.reads]),
-            writes=tuple([substitute(each, values) for each in block.writes]),
+            reads=tuple([substitute(read, values) for read in block.reads]),
+            writes=tuple([substitute(write, values) for write in block.writes]),
         )  # fmt: skip
         nest = nest_of(kernel, new, [None] * len(variables), context)
         above = list(site.above)
@@ -135,7 +135,7 @@ def _at(stmt: Stmt | None, values: dict[Any, Scalar], context: Context) -> Any:
         return None
 
     def simplest(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        return tuple([simple(each, context) for each in indices])
+        return tuple([simple(scalar, context) for scalar in indices])
 
     def each(node: Term) -> Term:
         match node:

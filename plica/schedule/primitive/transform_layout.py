@@ -163,10 +163,10 @@ def relaid(buffer: Buffer, of: IndexMap) -> Buffer:
 def has_single_elements(body: st.Stmt, buffer: Buffer) -> bool:
     """Whether a buffer is loaded and stored by single elements alone."""
     return not any(
-        isinstance(each, st.Region) and each.buffer is buffer
+        isinstance(operand, st.Region) and operand.buffer is buffer
         for stmt in st.statements(body)
         if isinstance(stmt, st.Invoke)
-        for each in stmt.operands
+        for operand in stmt.operands
     )
 
 
@@ -227,7 +227,7 @@ def _is_whole(scene: Scene, output: Buffer) -> bool:
     """Whether a block outside of all others is shown to write each element of an output."""
     box = Box(output, tuple([index(0)] * len(output.shape)), output.shape, False)
     every = stages(scene.kernel.body).values()
-    return any(output in each.writes and is_written(each, (), box, EMPTY) for each in every)
+    return any(output in stage.writes and is_written(stage, (), box, EMPTY) for stage in every)
 
 
 def _copied(kernel: st.Kernel, param: Buffer, place: Buffer, of: IndexMap) -> st.Kernel:

@@ -93,10 +93,10 @@ class TransposeTile(Instruction):
         if (nest := _nest(rows, lanes, site.node)) is None:
             expected = "a loop of rows around a loop of lanes around the block, and nothing else"
             return Problem("tile", where, expected, f"{rows.var.name} and {lanes.var.name} are not")
-        for each in nest:
-            if (problem := plain_loop(each)) is not None:
+        for loop in nest:
+            if (problem := plain_loop(loop)) is not None:
                 return problem
-        sizes = [known(each.extent) or 0 for each in nest]
+        sizes = [known(loop.extent) or 0 for loop in nest]
         count, width = sizes[0], sizes[-1]
         if count < LEAST_ROWS or width < LEAST_LANES or width & (width - 1) or not all(sizes):
             expected = f"at least {LEAST_ROWS} rows, and {LEAST_LANES} lanes, 8, 16 or more"
@@ -116,11 +116,11 @@ class TransposeTile(Instruction):
         count, width = known(rows.node.extent) or 0, known(lanes.extent) or 0
         beside, columns = nest[1:-1], min(count, width)
         hints = [Name(each) for each in ("tile", "r", "c", "c", "vr", "vc", "vr", "vc")]
-        inner = [each.var.name for each in beside]
+        inner = [loop.var.name for loop in beside]
         names = fresh_names(kernel, [*hints, *inner, *[each.name for each in block.vars]])
         r, c, column, vr, vc, wr, wc, *own = [ScalarVar(name, i64) for name in names[1:]]
         again, own = own[: len(beside)], own[len(beside) :]
-        many = prod([known(each.extent) or 0 for each in beside])
+        many = prod([known(loop.extent) or 0 for loop in beside])
         tile_rows, square = index(many * width), index(width)
         tile = Buffer(names[0], (tile_rows, square), read.load.buffer.dtype, "local")
         start: Scalar = rows.node.var * width
@@ -132,19 +132,19 @@ class TransposeTile(Instruction):
         def tile_row(of: Sequence[Scalar], lane: Scalar) -> Scalar:
             """The lane's index in the square addressed by adjacent loops."""
             at: Scalar = index(0)
-            for var, each in zip(of, beside, strict=True):
-                at = at * each.extent + var
+            for var, loop in zip(of, beside, strict=True):
+                at = at * loop.extent + var
             return simple(at * width + lane)
 
         mine: dict[Term, Scalar] = dict(zip(block.vars, own, strict=True))
-        at: dict[Term, Scalar] = dict(zip([each.var for each in beside], again, strict=True))
+        at: dict[Term, Scalar] = dict(zip([loop.var for loop in beside], again, strict=True))
         at |= {lanes.var: r, rows.node.var: start + c}
         fill = Block(
             fresh_label(kernel, f"{block.label}_tile"),
             (*own, vr, vc),
             (*block.extents, tile_rows, index(columns)),
             (*block.kinds, "spatial", "spatial"),
-            (*[substitute(each, at) for each in block.bindings], tile_row(again, r), c),
+            (*[substitute(binding, at) for binding in block.bindings], tile_row(again, r), c),
             substitute(block.predicate, at), None,
             Store(tile, (vr, vc), substitute(read.value, mine)),
         )  # fmt: skip
@@ -159,7 +159,7 @@ class TransposeTile(Instruction):
             kinds=(*block.kinds, "spatial", "spatial"),
             bindings=(
                 *[substitute(e, {rows.node.var: start + column}) for e in block.bindings],
-                tile_row([each.var for each in beside], lanes.var),
+                tile_row([loop.var for loop in beside], lanes.var),
                 column,
             ),
             predicate=substitute(block.predicate, {rows.node.var: start + column}),
@@ -168,9 +168,9 @@ class TransposeTile(Instruction):
             writes=(),
         )
         storing: Stmt = For(lanes.var, square, "vectorized", stored)
-        for var, each in zip(reversed(again), reversed(beside), strict=True):
-            filling = For(var, each.extent, "unrolled", filling)
-            storing = For(each.var, each.extent, "unrolled", storing)
+        for var, loop in zip(reversed(again), reversed(beside), strict=True):
+            filling = For(var, loop.extent, "unrolled", filling)
+            storing = For(loop.var, loop.extent, "unrolled", storing)
         both: Stmt = seq(filling, For(column, index(columns), "unrolled", storing))
         squares = index(-(-count // width))
         whole = For(rows.node.var, squares, "serial", Alloc(tile, both))
@@ -202,7 +202,7 @@ def one_store(block: Block) -> Problem | None:
     stores = block.init is None and isinstance(block.body, Store)
     if stores and not reads_memory(block.predicate) and set(block.kinds) <= {"spatial"}:
         assert isinstance(block.body, Store)
-        if all(each.buffer is not block.body.buffer for each in loads(block.body)):
+        if all(load.buffer is not block.body.buffer for load in loads(block.body)):
             return None
     expected = "a store of one element, made of elements of other buffers"
     return Problem("one-store", f"the block {block.label}", expected, "another statement")
@@ -216,8 +216,8 @@ def _crossing(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> CrossingRea
     value = block.body.value
     found = []
     for load in dict.fromkeys(loads(value)):
-        indices = [simple(substitute(each, values), there) for each in load.indices]
-        crosses = any(lane in free_vars(each) for each in indices)
+        indices = [simple(substitute(scalar, values), there) for scalar in load.indices]
+        crosses = any(lane in free_vars(scalar) for scalar in indices)
         if crosses and free_vars(load) <= free_vars(value) and _is_contiguous(indices, row):
             found.append(load)
     if len(found) != 1:
@@ -225,12 +225,12 @@ def _crossing(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> CrossingRea
     match value:
         case Select(condition, Load() as load, Lit()) if load is found[0]:
             kept = [
-                each
-                for each in conjuncts(condition)
-                if not shown(each, there, quick=True)
-                and not shown(substitute(each, values), there, quick=True)
+                conjunct
+                for conjunct in conjuncts(condition)
+                if not shown(conjunct, there, quick=True)
+                and not shown(substitute(conjunct, values), there, quick=True)
             ]
-            steady = not any(row in free_vars(substitute(each, values)) for each in kept)
+            steady = not any(row in free_vars(substitute(scalar, values)) for scalar in kept)
             if steady and not reads_memory(condition):
                 held = Select(reduce(And, kept), load, value.orelse) if kept else load
                 return CrossingRead(load, held, value)
@@ -262,7 +262,7 @@ def _outside(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | No
     assert read is not None
     assert isinstance(block.body, Store)
     chosen = [each for each in post_order(block.body.value) if isinstance(each, Select)]
-    if read.taken is not read.load or not any(read.load in loads(each) for each in chosen):
+    if read.taken is not read.load or not any(read.load in loads(select) for select in chosen):
         return None
     for place, size in zip(read.load.indices, read.load.buffer.shape, strict=True):
         if not (shown(Le(index(0), place), there) and shown(Lt(place, size), there)):

@@ -53,18 +53,18 @@ class Ridge:
 
     def fitted(self, packs: Packs, costs: Array) -> Ridge:
         """The least squares of the logarithm of speed."""
-        found = _squares(packs)
+        array = _squares(packs)
         slow = FAILED * costs[np.isfinite(costs)].max(initial=0.0)
         speed = -np.log(np.maximum(np.where(np.isfinite(costs), costs, slow), 1e-30))
-        system = found.T @ found + self.hold * np.eye(found.shape[1])
-        return Ridge(np.linalg.solve(system, found.T @ speed), self.hold)
+        system = array.T @ array + self.hold * np.eye(array.shape[1])
+        return Ridge(np.linalg.solve(system, array.T @ speed), self.hold)
 
     def scores(self, packs: Packs) -> Array:
         """Higher is faster; all alike before it has learned."""
-        found = _squares(packs)
+        array = _squares(packs)
         if self.weights is None:
-            return np.zeros(len(found))
-        scores: Array = found @ self.weights
+            return np.zeros(len(array))
+        scores: Array = array @ self.weights
         return scores
 
 
@@ -93,8 +93,8 @@ class CycleMeasurer:
         if not isinstance(task, LayerTask):
             raise CompilerBug(f"a {type(task).__name__} is not a layer of an accelerator")
         found: list[Measured] = []
-        for each in points:
-            found.append(measured(each, _outcome(task, tiling_of(space, each))))
+        for point in points:
+            found.append(measured(point, _outcome(task, tiling_of(space, point))))
             if arrived is not None:
                 arrived(found[-1])
         return tuple(found)

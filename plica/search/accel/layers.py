@@ -49,9 +49,9 @@ def tuned_layers(
     machine = target.machine
     names: dict[Convolution, str] = {}
     counts: Counter[Convolution] = Counter()
-    for each in offload(module, target).graph.launches:
-        names.setdefault(each.layer.convolution, each.layer.shape)
-        counts[each.layer.convolution] += each.layer.batch
+    for launch in offload(module, target).graph.launches:
+        names.setdefault(launch.layer.convolution, launch.layer.shape)
+        counts[launch.layer.convolution] += launch.layer.batch
     subjects = [
         TuningSubject(LayerTask(machine, of, name, counts[of]), layer_space(machine, of))
         for of, name in names.items()
@@ -69,9 +69,9 @@ def recorded(database: RecordSource, machine: Accelerator, of: Convolution) -> C
     for record in database.top(task.key, machine_name(machine), 1):
         if record.error:
             continue
-        found = decided(record.form, Trace.from_json(record.trace_json))
-        if found is not None and fits(machine, of, found):
-            return found
+        conv_tiling = decided(record.form, Trace.from_json(record.trace_json))
+        if conv_tiling is not None and fits(machine, of, conv_tiling):
+            return conv_tiling
     return None
 
 

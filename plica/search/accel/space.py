@@ -94,15 +94,15 @@ def layer_space(machine: Accelerator, of: Convolution) -> Space:
     kernel = layer_kernel(machine, of)
     kinds: dict[tuple[int, Across, bool], list[ConvTiling]] = {}
     for threads in THREADS:
-        for each in tilings(machine, of, threads):
-            kinds.setdefault((threads, each.across, each.keep), []).append(each)
+        for tiling in tilings(machine, of, threads):
+            kinds.setdefault((threads, tiling.across, tiling.keep), []).append(tiling)
     if not kinds:
         message = f"Not even the smallest tile of this layer fits into {machine.name}."
         place = Place(node="convolution")
         raise UnsupportedError(Diagnostic("scope-capacity", message, place, None, str(of)))
     found: list[tuple[float, Sketch]] = []
     for (threads, across, keep), members in kinds.items():
-        guesses = {_sizes(each): estimate(machine, of, each) for each in members}
+        guesses = {_sizes(member): estimate(machine, of, member) for member in members}
         best = min(guesses, key=lambda each: (guesses[each], each))
         schedule = tiled(tuple(sorted(guesses)), threads, across)
         trace = trace_of(schedule, kernel, decisions={SAMPLED: best})
@@ -120,16 +120,16 @@ def _sizes(of: ConvTiling) -> Decision:
 
 def tiling_of(space: Space, point: Point) -> ConvTiling:
     """The tiling of a point."""
-    if (found := decided(space.sketches[point.sketch].name, space.trace(point))) is None:
+    if (conv_tiling := decided(space.sketches[point.sketch].name, space.trace(point))) is None:
         raise CompilerBug("a space of tilings has a trace that decides on none")
-    return found
+    return conv_tiling
 
 
 def decided(form: str, trace: Trace) -> ConvTiling | None:
     """The tiling of a trace with the given sketch name, or None if it is not of this space."""
-    numbers = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
+    numbers = [n for n, step in enumerate(trace.steps) if isinstance(step.instruction, Sampling)]
     words = form.split()
-    shared = [each for each in get_args(Across) if each in words[1:2]]
+    shared = [arg for arg in get_args(Across) if arg in words[1:2]]
     if len(numbers) != 1 or not shared or not words[0].isdecimal():
         return None
     sizes = trace.decisions()[numbers[0]]

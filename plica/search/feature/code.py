@@ -29,9 +29,9 @@ OF_CODE: Final = (
 
 def conditions_of(nests: Nests) -> tuple[float, ...]:
     """The number of conditions, divisions and selects in a kernel."""
-    around = max([each.guards for each in nests], default=0)
-    counts = [around, *[sum([each.places[at] for each in nests]) for at in (0, 1)]]
-    return tuple([float(log_of(each)) for each in counts])
+    around = max([nest.guards for nest in nests], default=0)
+    counts = [around, *[sum([nest.places[at] for nest in nests]) for at in (0, 1)]]
+    return tuple([float(log_of(count)) for count in counts])
 
 
 def code_columns(of: StoreNumbers, conditions: Sequence[float] | Array) -> list[Array]:
@@ -61,5 +61,5 @@ def code_columns(of: StoreNumbers, conditions: Sequence[float] | Array) -> list[
         np.full(count, size),
         log_of(touched),
         np.full(count, float(made)),
-        *[np.full(count, each) for each in conditions],
+        *[np.full(count, condition) for condition in conditions],
     ]

@@ -56,10 +56,10 @@ class CompiledFeatures:
     def numbers(self, decided: Floats) -> Floats:
         """The numbers of the layout for rows of decided numbers."""
         memo: dict[FeatureFormula, Floats] = {}
-        for each in self.formulas:
-            if each not in memo:
-                memo[each] = each.of(decided)
-        return np.stack([memo[each] for each in self.formulas], axis=1)
+        for formula in self.formulas:
+            if formula not in memo:
+                memo[formula] = formula.of(decided)
+        return np.stack([memo[formula] for formula in self.formulas], axis=1)
 
 
 @frozen
@@ -95,8 +95,8 @@ def features(kernel: Kernel, machine: Machine) -> Floats:
     layout = aligned([nests])
     assert layout is not None  # one is like itself
     numbers = layout.numbers(nests)[None]
-    found: Floats = rows(layout, numbers, machine, conditions_of(nests))[0]
-    return found
+    array: Floats = rows(layout, numbers, machine, conditions_of(nests))[0]
+    return array
 
 
 class Featuriser:
@@ -150,8 +150,8 @@ class Featuriser:
         self.report = evolve(report, computed=computed, replayed=report.replayed + len(alone))
         for compiled, members in by_formulas.items():
             numbers = compiled.numbers(self._decided(members))
-            found = rows(compiled.layout, numbers, self.machine, self._conditions)
-            made.update(zip(members, found, strict=True))
+            array = rows(compiled.layout, numbers, self.machine, self._conditions)
+            made.update(zip(members, array, strict=True))
         return made, alone
 
     def replayed(self, of: Decisions) -> ReplayedStores | None:
@@ -165,21 +165,21 @@ class Featuriser:
         if self.sketch.size <= MAX_CACHED_SKETCH_POINTS:
             self._kept.update(made)
         parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
-        owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
+        owner = np.repeat(np.arange(len(points)), [len(part) for part in parts])
         return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
 
     def _by_class(self, members: Sequence[Decisions]) -> dict[DiscreteKey, list[Decisions]]:
         """Points by class; which decisions are sizes is found out once some class has many."""
         found: dict[DiscreteKey, list[Decisions]] = {}
-        for each in members:
-            found.setdefault(self._class(each), []).append(each)
+        for member in members:
+            found.setdefault(self._class(member), []).append(member)
         many = [mine for which, mine in found.items() if self._is_worth(which, mine)]
         if self._classes or not many:
             return found
         self._settle(many[0][0])
         found = {}
-        for each in members:
-            found.setdefault(self._class(each), []).append(each)
+        for member in members:
+            found.setdefault(self._class(member), []).append(member)
         return found
 
     def _is_worth(self, which: DiscreteKey, members: Sequence[Decisions]) -> bool:
@@ -198,7 +198,7 @@ class Featuriser:
 
     def _decided(self, members: Sequence[Decisions]) -> Floats:
         """The decided sizes, a row for each member."""
-        numbers = [[size for at in self._sized for size in each[at]] for each in members]
+        numbers = [[size for at in self._sized for size in member[at]] for member in members]
         sizes = np.array(numbers, dtype=np.float64).reshape(len(members), -1)
         return np.concatenate([sizes, 1.0 / sizes[:, self._alone()]], axis=1)
 
@@ -260,7 +260,7 @@ class Featuriser:
 
     def _like_another(self, which: DiscreteKey) -> CompiledFeatures | None:
         """The formulas of another class, if a few points of this one are as they say."""
-        if not (others := [each for each in self._classes.values() if each is not None]):
+        if not (others := [_class for _class in self._classes.values() if _class is not None]):
             return None
         points, nests = self._examples(which, FEWER)
         if not points:
@@ -273,11 +273,11 @@ class Featuriser:
     def _agree(self, with_: CompiledFeatures, points: list[Decisions], nests: list[Nests]) -> bool:
         if not points:
             return True
-        if not all(with_.layout.fits(each) for each in nests):
+        if not all(with_.layout.fits(nest) for nest in nests):
             return False
-        found = with_.numbers(self._decided(points))
-        given = np.stack([with_.layout.numbers(each) for each in nests])
-        return bool(np.all(np.isnan(given) | (np.abs(found - given) <= 1e-9 * np.abs(given))))
+        array = with_.numbers(self._decided(points))
+        given = np.stack([with_.layout.numbers(nest) for nest in nests])
+        return bool(np.all(np.isnan(given) | (np.abs(array - given) <= 1e-9 * np.abs(given))))
 
     def _made(self, which: DiscreteKey) -> CompiledFeatures | None:
         """Formulas from examples; points at which they are wrong are examples the next time."""
@@ -301,16 +301,16 @@ class Featuriser:
         columns = self._columns()
         columns += [columns[each] for each in self._alone()]
         basis = Basis(self._decided(points), columns)
-        given = np.stack([layout.numbers(each) for each in nests])
+        given = np.stack([layout.numbers(nest) for nest in nests])
         memo: dict[bytes, FeatureFormula] = {}
         # Sizes first: strides are products of them.
         for number in np.argsort(np.nanmax(given, axis=0, initial=0.0), kind="stable"):
             column = given[:, number]
             key = column.tobytes()
             if key not in memo:
-                if (found := basis.formula(column, tuple(memo.values()))) is None:
+                if (formula := basis.formula(column, tuple(memo.values()))) is None:
                     return None
-                memo[key] = found
+                memo[key] = formula
         formulas = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
         made = CompiledFeatures(layout, tuple(formulas))
         return made if self._agree(made, points, nests) else None
@@ -322,7 +322,7 @@ def rows_of_points(
     """The rows of each featuriser's points; replayed stores are computed together, each once."""
     if len(known) > MAX_CACHED_STORES:
         known.clear()
-    parts = [each.by_formulas(points) for each, points in asked]
+    parts = [featuriser.by_formulas(points) for featuriser, points in asked]
     pairs = [(at, one) for at, (_, alone) in enumerate(parts) for one in alone]
     schedules = [asked[at][0].replayed(one) for at, one in pairs]
     given = [each for each in schedules if each is not None]
@@ -340,18 +340,18 @@ def kind_of(sketch: Sketch, decisions: Decisions) -> DiscreteKey | None:
     if sketch.size <= MAX_POINTS_WITHOUT_FORMULAS:
         return None
     sized = _ways(sketch)[0]
-    return tuple([each for at, each in enumerate(decisions) if at not in sized])
+    return tuple([decision for at, decision in enumerate(decisions) if at not in sized])
 
 
 @lru_cache(maxsize=1024)
 def _ways(sketch: Sketch) -> tuple[tuple[int, ...], ...]:
     """Sets of decisions that may all be sizes, the largest first."""
     supports = sketch.supports
-    tiles = [at for at, each in enumerate(supports) if isinstance(each, Tiles)]
+    tiles = [at for at, support in enumerate(supports) if isinstance(support, Tiles)]
     numbers = [
         at
-        for at, each in enumerate(supports)
-        if isinstance(each, Tiles) or min([min(numbers) for numbers in each.members]) > 0
+        for at, support in enumerate(supports)
+        if isinstance(support, Tiles) or min([min(numbers) for numbers in support.members]) > 0
     ]
     steps = [sketch.trace.steps[number].instruction for number in sketch.steps]
     no_places = [at for at in numbers if not isinstance(steps[at], SampleComputeLocation)]

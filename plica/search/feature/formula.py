@@ -48,11 +48,11 @@ class FeatureFormula:
 
     def of(self, decided: Floats) -> Floats:
         """The values for rows of decided numbers, whole where they are whole but for rounding."""
-        found = np.ones(len(decided))
-        for each in self.factors:
-            found = found * each.of(decided)
-        whole = np.rint(found)
-        return np.where(np.abs(found - whole) < 1e-6 * np.maximum(1.0, np.abs(found)), whole, found)
+        array = np.ones(len(decided))
+        for factor in self.factors:
+            array = array * factor.of(decided)
+        whole = np.rint(array)
+        return np.where(np.abs(array - whole) < 1e-6 * np.maximum(1.0, np.abs(array)), whole, array)
 
 
 def constant(value: float) -> FeatureFormula:
@@ -69,7 +69,7 @@ class Basis:
     def __init__(self, decided: Floats, columns: Sequence[Column]) -> None:
         self.decided = decided
         self.choices = _choices(tuple(columns))
-        made = [decided[:, list(each)].prod(axis=1) for each in self.choices]
+        made = [decided[:, list(choice)].prod(axis=1) for choice in self.choices]
         self.products = np.stack(made, axis=1) if made else np.zeros((len(decided), 0))
         self.logs = np.log(self.products)
 
@@ -82,8 +82,8 @@ class Basis:
             return constant(0.0)
         if (values[given] == values[given][0]).all():
             return constant(float(values[given][0]))
-        if (found := self._line(given, values)) is not None:
-            return FeatureFormula((found,))
+        if (factor := self._line(given, values)) is not None:
+            return FeatureFormula((factor,))
         for each in dict.fromkeys(known):
             if len(each.factors) != 1 or not each.factors[0].entries:
                 continue
@@ -161,15 +161,15 @@ def _choices(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], ...]:
 
 def _levels(decisions: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     """The same run of sizes of each decision, counted from the first, and from the last."""
-    longest = max(len(each) for each in decisions)
+    longest = max(len(decision) for decision in decisions)
     for first in range(longest):
         for last in range(first + 1, longest + 1):
-            yield tuple([entry for each in decisions for entry in each[first:last]])
+            yield tuple([entry for decision in decisions for entry in decision[first:last]])
             yield tuple(
                 [
                     n
-                    for each in decisions
-                    for n in each[max(0, len(each) - last) : len(each) - first]
+                    for decision in decisions
+                    for n in decision[max(0, len(decision) - last) : len(decision) - first]
                 ]
             )
 
@@ -179,7 +179,7 @@ def _parts(entries: Sequence[int], columns: Sequence[Column]) -> Iterator[tuple[
 
     The sizes of a tile have one product, whatever they are, so a part is never all of them.
     """
-    sizes = len({columns[each] for each in entries})
+    sizes = len({columns[entry] for entry in entries})
     most = sizes - (len(entries) == sizes > 1)
     for count in range(1, most + 1):
         for part in combinations(entries, count):

@@ -65,7 +65,7 @@ WEIGHTS: Final = np.array(
 def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
     """The features of one store, in the order of `OF_ISSUE`, where all passes run over some."""
     machine, count, rates = of.machine, of.count, of.machine.rates
-    widest = max([4.0 if each == 2 else each for each in of.bytes], default=4.0)
+    widest = max([4.0 if byte == 2 else byte for byte in of.bytes], default=4.0)
     lanes = max(1.0, machine.vector / 8 / widest)
     lane = innermost(of_kind(of, ("vectorized",)))
     vector = product_of(of, ("vectorized",))
@@ -109,7 +109,7 @@ def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
     calls = sum([n for n, word in zip(of.place.operations, KINDS, strict=True) if "func" in word])
     alone = is_scalar & passes & (length >= lanes) & ~reduces & ~apart & (calls == 0)
     arithmetic, reads, stores = (
-        np.where(alone, each / lanes, each) for each in (arithmetic, reads, stores)
+        np.where(alone, array / lanes, array) for array in (arithmetic, reads, stores)
     )
     sums = np.where(of.reduces, of.extents, 1.0)
     chain = at_loop(inward(sums, np.cumprod, 1.0), body, 1.0)
@@ -158,28 +158,28 @@ def _cycles(arithmetic: Array, reads: Array, stores: Array, of: StoreNumbers) ->
     rates = of.machine.rates
     busy = np.maximum(arithmetic / rates.fma, reads / reads_of(rates))
     busy = np.maximum(busy, (arithmetic + reads + stores) / rates.issue)
-    found: Array = np.maximum(busy, stores / rates.stores)
-    return found
+    array: Array = np.maximum(busy, stores / rates.stores)
+    return array
 
 
 def _powers(of: Array) -> Array:
     """How many powers of two a number is the sum of."""
-    left, found = of.astype(np.int64), np.zeros(len(of))
+    left, array = of.astype(np.int64), np.zeros(len(of))
     while left.any():
-        found += left & 1
+        array += left & 1
         left >>= 1
-    return found
+    return array
 
 
 def _updates(place: StorePlace) -> bool:
     """Whether a store updates an element."""
     first, *others = place.touches
-    return any(not each.written and each.buffer == first.buffer for each in others)
+    return any(not touch.written and touch.buffer == first.buffer for touch in others)
 
 
 def all_passes(layout: StoreLayout, numbers: Floats) -> Array:
     """Whether all of LLVM's passes run, for each schedule: (schedules, numbers)."""
-    found = np.zeros(len(numbers), bool)
+    array = np.zeros(len(numbers), bool)
     many = [_extents(place, numbers) > 1 for place in layout.places]
     last = [innermost(each) for each in many]
     # A loop that contains another store's loops is not innermost, whichever store is considered.
@@ -192,11 +192,11 @@ def all_passes(layout: StoreLayout, numbers: Floats) -> Array:
         for at in {*mine.tolist()} - {-1}:
             if not written[at]:
                 plain = mine == at
-                found |= plain & ~parted[key] if (key := place.loops[at]) in parted else plain
+                array |= plain & ~parted[key] if (key := place.loops[at]) in parted else plain
         if _updates(place) and not place.local:
             serial = innermost(turns & ~written[:, None])
-            found |= (serial >= 0) & ~(at_loop(_moving(place, numbers), serial, 0.0) > 0)
-    return found
+            array |= (serial >= 0) & ~(at_loop(_moving(place, numbers), serial, 0.0) > 0)
+    return array
 
 
 def _extents(place: StorePlace, numbers: Floats) -> Floats:
@@ -205,12 +205,12 @@ def _extents(place: StorePlace, numbers: Floats) -> Floats:
 
 def _moving(place: StorePlace, numbers: Floats) -> Array:
     """Whether the stored address varies with each loop."""
-    found = np.zeros((len(place.loops), len(numbers)), bool)
+    array = np.zeros((len(place.loops), len(numbers)), bool)
     first = place.touches[0]
     at = place.first + 2 * len(place.loops) + 2 * first.rank
     for pair, (loop, _) in enumerate(first.pairs):
-        found[loop] |= numbers[:, at + 2 * pair + 1] > 1
-    return found
+        array[loop] |= numbers[:, at + 2 * pair + 1] > 1
+    return array
 
 
 # --- features of the innermost body of a store -------------------------------------------------

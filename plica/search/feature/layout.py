@@ -64,7 +64,7 @@ class StoreLayout:
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.places)
+        return sum(place.size for place in self.places)
 
     def numbers(self, nests: Nests) -> Floats:
         """Nests as numbers; they must fit the layout."""
@@ -84,7 +84,7 @@ ONE = Stride(1.0, 1.0)
 
 
 def _numbers(place: StorePlace, nest: NestFeature) -> Iterator[float]:
-    extents = {each.key: each.extent for each in nest.loops}
+    extents = {loop_feature.key: loop_feature.extent for loop_feature in nest.loops}
     for key in place.loops:
         yield extents.get(key, 1.0)
     for key in place.loops:
@@ -104,7 +104,7 @@ def _numbers(place: StorePlace, nest: NestFeature) -> Iterator[float]:
 def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
     """The common layout of several schedules, or None if they differ in structure."""
     first = samples[0]
-    if any(_outline(each) != _outline(first) for each in samples[1:]):
+    if any(_outline(sample) != _outline(first) for sample in samples[1:]):
         return None
     buffers: dict[Name, int] = {}
     touching: dict[Name, set[int]] = {}
@@ -115,19 +115,19 @@ def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
     places: list[StorePlace] = []
     at = 0
     for number, nest in enumerate(first):
-        alike = [each[number] for each in samples]
+        alike = [sample[number] for sample in samples]
         kinds: dict[Name, str] = {}
-        for each in alike:
-            for loop in each.loops:
+        for nest_feature in alike:
+            for loop in nest_feature.loops:
                 if kinds.setdefault(loop.key, loop.kind) != loop.kind:
                     return None
-        if (loops := _merged([[loop.key for loop in each.loops] for each in alike])) is None:
+        if (loops := _merged([[loop.key for loop in feature.loops] for feature in alike])) is None:
             return None
         touches = [
-            _touch([each.accesses[n] for each in alike], loops, buffers)
+            _touch([nest_feature.accesses[n] for nest_feature in alike], loops, buffers)
             for n in range(len(nest.accesses))
         ]
-        shared = tuple([len(touching[each.buffer]) > 1 for each in nest.accesses])
+        shared = tuple([len(touching[feature.buffer]) > 1 for feature in nest.accesses])
         kept = tuple([kinds[key] for key in loops])
         place = StorePlace(
             tuple(loops), kept, tuple(touches), nest.operations, shared, at, nest.local
@@ -154,7 +154,7 @@ def _touch(
     alike: Sequence[AccessFeature], loops: Sequence[Name], buffers: dict[Name, int]
 ) -> LayoutTouch:
     one = alike[0]
-    seen = {pair for each in alike for pair in each.reaches}
+    seen = {pair for feature in alike for pair in feature.reaches}
     rank = len(one.shape)
     pairs = [(at, d) for at, key in enumerate(loops) for d in range(rank) if (key, d) in seen]
     return LayoutTouch(buffers[one.buffer], one.written, one.bytes, rank, tuple(pairs))
@@ -162,13 +162,13 @@ def _touch(
 
 def _fits(place: StorePlace, nest: NestFeature) -> bool:
     kinds = dict(zip(place.loops, place.kinds, strict=True))
-    order = [each.key for each in nest.loops]
+    order = [loop.key for loop in nest.loops]
     pairs = [(t, (place.loops[at], d)) for t in place.touches for at, d in t.pairs]
     known = {touch: {pair for each, pair in pairs if each == touch} for touch in place.touches}
     return (
         place.operations == nest.operations
         and [key for key in place.loops if key in set(order)] == order
-        and all(kinds[each.key] == each.kind for each in nest.loops)
+        and all(kinds[loop.key] == loop.kind for loop in nest.loops)
         and len(place.touches) == len(nest.accesses)
         and all(
             (t.written, t.bytes, t.rank) == (a.written, a.bytes, len(a.shape))

@@ -101,7 +101,7 @@ Sizes: TypeAlias = Mapping[sc.ScalarVar, float]
 
 def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
     """The nests of a kernel, in the order of the text; blocks are loops first."""
-    if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
+    if any(isinstance(statement, st.Block) for statement in st.statements(kernel.body)):
         kernel = blocks_to_loops(kernel)
     found: list[NestFeature] = []
     stack: list[tuple[st.Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
@@ -125,7 +125,7 @@ def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
                 here = evolve(here, guards=here.guards + 1)
             case _:
                 pass
-        stack.extend([(each, here) for each in reversed(st.substatements(stmt))])
+        stack.extend([(substatement, here) for substatement in reversed(st.substatements(stmt))])
     return tuple(found)
 
 
@@ -136,9 +136,9 @@ def _stored(
     if axes:
         inner = tuple([(var, _size(extent), "serial") for var, extent in axes])
         here = evolve(here, loops=(*here.loops, *inner))
-    places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
+    places = [(buffer, indices, True), *[(load.buffer, load.indices, False) for load in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
-    made = [_access(*each, sizes, here.bound) for each in places]
+    made = [_access(*place, sizes, here.bound) for place in places]
     room, finding = _allocation_of(buffer, here), place_operations((*indices, value), here.bound)
     return NestFeature(
         _loops(here),
@@ -153,10 +153,10 @@ def _stored(
 
 def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
     """An intrinsic of many elements counts as loops over the largest box it touches."""
-    touched = [each for each in accesses_of(stmt) if None not in each.starts]
-    if (target := next((each.buffer for each in touched if each.written), None)) is None:
+    touched = [access for access in accesses_of(stmt) if None not in access.starts]
+    if (target := next((access.buffer for access in touched if access.written), None)) is None:
         return None
-    boxes = [[_size(extent) for extent in each.extents] for each in touched]
+    boxes = [[_size(extent) for extent in access.extents] for access in touched]
     widest = max(boxes, key=_product)
     used = {var.name for var, _, _ in here.loops}
     lanes: list[tuple[sc.ScalarVar, float, str]] = []
@@ -167,9 +167,9 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
     sizes = {var: extent for var, extent, _ in here.loops}
     made: list[AccessFeature] = []
     here = evolve(here, loops=(*here.loops, *lanes))
-    for each, box in zip(touched, boxes, strict=True):
-        starts = tuple([start for start in each.starts if start is not None])
-        plain = _access(each.buffer, starts, each.written, sizes, here.bound)
+    for access, box in zip(touched, boxes, strict=True):
+        starts = tuple([start for start in access.starts if start is not None])
+        plain = _access(access.buffer, starts, access.written, sizes, here.bound)
         for dimension, ((var, _, _), extent) in enumerate(zip(lanes, box, strict=False)):
             if extent > 1:
                 plain.reaches[var.name, dimension] = Stride(1.0, extent)
@@ -188,7 +188,7 @@ def _loops(here: _Around) -> tuple[LoopFeature, ...]:
 def _allocation_of(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
     if (around := here.allocations.get(buffer)) is None:
         return AllocationFeature(0.0, 1.0, frozenset())
-    size = _product([_size(each) for each in buffer.shape]) * buffer.dtype.bytes
+    size = _product([_size(scalar) for scalar in buffer.shape]) * buffer.dtype.bytes
     times = _product([extent for _, extent, _ in around])
     return AllocationFeature(size, times, frozenset([var.name for var, _, _ in around]))
 
@@ -200,8 +200,8 @@ def _size(extent: sc.Scalar) -> float:
 
 def _product(numbers: Iterable[float]) -> float:
     found = 1.0
-    for each in numbers:
-        found *= each
+    for number in numbers:
+        found *= number
     return found
 
 
@@ -226,7 +226,7 @@ def _loads(
             continue
         if isinstance(node, sc.Reduce):
             axes += zip(node.axes, node.extents, strict=True)
-        stack.extend([each for each in reversed(node._children) if isinstance(each, sc.Scalar)])
+        stack.extend([child for child in reversed(node._children) if isinstance(child, sc.Scalar)])
     return loads, axes
 
 
@@ -237,11 +237,11 @@ def _access(
     sizes: Sizes,
     bound: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> AccessFeature:
-    shape = [_size(each) for each in buffer.shape]
-    strides = [_size(each) for each in buffer.strides] if buffer.strides else _row_major(shape)
+    shape = [_size(scalar) for scalar in buffer.shape]
+    strides = [_size(stride) for stride in buffer.strides] if buffer.strides else _row_major(shape)
     reaches: Reaches = {}
-    for dimension, each in enumerate(indices):
-        for var, reach in reaches_of(each, sizes, bound).items():
+    for dimension, index in enumerate(indices):
+        for var, reach in reaches_of(index, sizes, bound).items():
             reaches[var.name, dimension] = reach
     return AccessFeature(
         buffer.name, written, buffer.dtype.bytes, tuple(shape), tuple(strides), reaches

@@ -24,7 +24,7 @@ class StoreNumbers:
     def __init__(self, place: StorePlace, numbers: Array, machine: Machine) -> None:
         self.place, self.machine = place, machine
         count, loops, touches = len(numbers), len(place.loops), len(place.touches)
-        rank = max([each.rank for each in place.touches], default=0)
+        rank = max([layout_touch.rank for layout_touch in place.touches], default=0)
         columns = numbers[:, place.first : place.first + place.size].T
         self.count = count
         self.extents = columns[:loops]
@@ -57,7 +57,7 @@ class StoreNumbers:
         spans = inward(coefficients * (ranges - 1), np.cumsum, 0.0, axis=2)
         box = np.minimum(1 + spans, shape[:, :, None]).prod(axis=1)
         self.unique = np.minimum(inward(self.ranges, np.cumprod, 1.0, axis=1), box)
-        self.bytes = np.array([float(each.bytes) for each in place.touches])
+        self.bytes = np.array([float(layout_touch.bytes) for layout_touch in place.touches])
         near = self.moves & (self.distances * self.bytes[:, None, None] < LINE)
         run = inward(np.where(near, self.ranges, 1.0), np.cumprod, 1.0, axis=1)
         self.lines = self.unique / np.minimum(run, (LINE / self.bytes)[:, None, None])
@@ -78,13 +78,13 @@ def log_of(of: Array | float) -> Array:
 
 def of_kind(of: StoreNumbers, kinds: tuple[str, ...]) -> Array:
     marked = np.array([kind in kinds for kind in of.place.kinds], bool)
-    found: Array = of.many & marked[:, None]
-    return found
+    array: Array = of.many & marked[:, None]
+    return array
 
 
 def product_of(of: StoreNumbers, kinds: tuple[str, ...]) -> Array:
-    found: Array = np.where(of_kind(of, kinds), of.extents, 1.0).prod(axis=0)
-    return found
+    array: Array = np.where(of_kind(of, kinds), of.extents, 1.0).prod(axis=0)
+    return array
 
 
 def innermost(mask: Array) -> Array:

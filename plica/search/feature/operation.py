@@ -43,10 +43,10 @@ def operations(value: sc.Scalar | None) -> Operations:
             continue
         if (kind := _kind(node)) is not None:
             counts[_NUMBER[kind]] += 1
-        for each in _operands(node):
-            if each not in seen:
-                seen.add(each)
-                stack.append(each)
+        for operand in _operands(node):
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
     return tuple(counts)
 
 
@@ -69,7 +69,7 @@ def place_operations(
         if isinstance(node, sc.ScalarVar):
             more = [bound[node]] if node in bound else []
         else:
-            more = [each for each in node._children if isinstance(each, sc.Scalar)]
+            more = [child for child in node._children if isinstance(child, sc.Scalar)]
             if isinstance(node, sc.Load):
                 more = list(node.indices)
             elif not isinstance(node, sc.Lit) and not _reads(node):
@@ -77,28 +77,28 @@ def place_operations(
                 cost = "other" if row is None else row.cost
                 counts[0] += cost == "divide"
                 counts[1] += cost in ("compare", *_DTYPE_INDEPENDENT_COSTS)
-        for each in more:
-            if each not in seen:
-                seen.add(each)
-                stack.append(each)
+        for scalar in more:
+            if scalar not in seen:
+                seen.add(scalar)
+                stack.append(scalar)
     return tuple(counts)
 
 
 def _reads(node: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(node))
+    return any(isinstance(var, sc.Buffer) for var in free_vars(node))
 
 
 def _operands(node: sc.Scalar) -> list[sc.Scalar]:
     if isinstance(node, sc.Load):
         return []
-    kids = [each for each in node._children if isinstance(each, sc.Scalar)]
+    kids = [child for child in node._children if isinstance(child, sc.Scalar)]
     if isinstance(node, sc.Add) and _has_product(node):
         factors: list[sc.Scalar] = []
-        for each in kids:
-            if isinstance(each, sc.Mul) and each is _fused(node):
-                factors += [each.left, each.right]
+        for child in kids:
+            if isinstance(child, sc.Mul) and child is _fused(node):
+                factors += [child.left, child.right]
             else:
-                factors.append(each)
+                factors.append(child)
         return factors
     return kids
 

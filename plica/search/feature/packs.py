@@ -41,7 +41,7 @@ class Packs:
     def of(parts: Sequence[Floats]) -> Packs:
         """The packs of candidates whose rows are given apart."""
         width = parts[0].shape[1] if parts else WIDTH
-        owner = np.repeat(np.arange(len(parts)), [len(each) for each in parts])
+        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         rows = np.concatenate(parts) if parts else np.zeros((0, width))
         return Packs(rows, owner.astype(np.int64), len(parts))
 
@@ -97,7 +97,7 @@ class SpaceFeaturiser:
     """The packs of points of any sketch of a space."""
 
     def __init__(self, space: Space, machine: Machine, few: int = MIN_POINTS_FOR_FORMULAS) -> None:
-        self.featurisers = tuple([Featuriser(each, machine, few) for each in space.sketches])
+        self.featurisers = tuple([Featuriser(sketch, machine, few) for sketch in space.sketches])
         self._stores: dict[object, Floats] = {}
 
     def of(self, points: Sequence[Point]) -> Packs:

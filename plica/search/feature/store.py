@@ -79,7 +79,7 @@ NAMES: Final = (
         for kind in _MARKED
         for what in ("number", "product", "length", "none", *_POSITIONS, "mixed")
     ],
-    "threads", *[f"extent-{each}" for each in THREADS], "virtual-threads",
+    "threads", *[f"extent-{thread}" for thread in THREADS], "virtual-threads",
     *[f"buffer-{number}-{what}" for number in range(BUFFERS) for what in _OF_BUFFER],
     *[f"intensity-{number}" for number in range(SAMPLES)],
     "room-bytes", "room-steps-outside", "room-steps-inside", "room-bytes-in-all",
@@ -130,8 +130,8 @@ def rows_of_each(
     for those in missing.values():
         places, numbers_of, passes_of, conditions_of = zip(*those.values(), strict=True)
         together = StoreNumbers(evolve(places[0], first=0), np.stack(numbers_of), machine)
-        made = _row(together, np.array(conditions_of).T, np.array(passes_of))
-        known.update(zip(those, made, strict=True))
+        array = _row(together, np.array(conditions_of).T, np.array(passes_of))
+        known.update(zip(those, array, strict=True))
     return [np.array([known[key] for key in keys]).reshape(-1, WIDTH) for keys in found]
 
 
@@ -146,8 +146,8 @@ class _Buffer:
 
 def _row(of: StoreNumbers, conditions: Sequence[float] | Array, passes: Array) -> Array:
     buffers = _buffers(of)
-    touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
-    described = [_buffer(of, each, touched) for each in buffers]
+    touched = sum([buffer.unique for buffer in buffers], np.zeros((len(of.extents) + 1, of.count)))
+    described = [_buffer(of, buffer, touched) for buffer in buffers]
     columns = [*_counts(of)]
     families = _families(of)
     for kind in _MARKED:
@@ -167,7 +167,7 @@ def _row(of: StoreNumbers, conditions: Sequence[float] | Array, passes: Array) -
 
 
 def _counts(of: StoreNumbers) -> list[Array]:
-    return [log_of(each * of.steps[0]) for each in of.place.operations]
+    return [log_of(operation * of.steps[0]) for operation in of.place.operations]
 
 
 def _families(of: StoreNumbers) -> list[tuple[Array, Array, Array]]:
@@ -197,11 +197,11 @@ def _marked(of: StoreNumbers, kind: str, families: list[tuple[Array, Array, Arra
 
 
 def _threads(of: StoreNumbers) -> list[Array]:
-    extents = [product_of(of, (each,)) for each in THREADS]
+    extents = [product_of(of, (thread,)) for thread in THREADS]
     found = [np.where(of_kind(of, THREADS).any(axis=0), 1.0, 0.0)]
     return [
         *found,
-        *[log_of(each - 1) for each in extents],
+        *[log_of(extent - 1) for extent in extents],
         log_of(product_of(of, ("virtual",)) - 1),
     ]
 
@@ -221,7 +221,7 @@ def _buffers(of: StoreNumbers) -> list[_Buffer]:
 def _buffer(of: StoreNumbers, buffer: _Buffer, touched: Array) -> tuple[Array, list[Array]]:
     """The sort key of a buffer, and its features."""
     touches = [of.place.touches[each] for each in buffer.touches]
-    reads, writes = (any(each.written is way for each in touches) for way in (False, True))
+    reads, writes = (any(touch.written is way for touch in touches) for way in (False, True))
     none, every = np.zeros(of.count), np.ones(of.count)
     moves = of.moves[list(buffer.touches)].any(axis=0)
     loop = innermost(of.many & ~moves)
@@ -260,7 +260,7 @@ def _largest(described: list[tuple[Array, list[Array]]], count: int) -> list[Arr
     width = len(_OF_BUFFER)
     if not described:
         return [np.zeros(count)] * (BUFFERS * width)
-    sizes = np.stack([each for each, _ in described])
+    sizes = np.stack([array for array, _ in described])
     table = np.stack([np.stack(each) for _, each in described])
     order = np.argsort(-sizes, axis=0, kind="stable")[:BUFFERS]
     chosen = np.take_along_axis(table, order[:, None], axis=0)
@@ -275,13 +275,13 @@ def _curve(of: StoreNumbers, touched: Array) -> list[Array]:
     height = np.flip(log_of(work * of.steps / np.maximum(touched, 1.0)), 0)
     low, high = inside[0], inside[-1]
     at = low + (high - low) * ((np.arange(SAMPLES)[:, None] + 1) / SAMPLES)
-    found = np.broadcast_to(height[-1], at.shape)
+    array = np.broadcast_to(height[-1], at.shape)
     for left in range(len(inside) - 2, -1, -1):
         wide = inside[left + 1] - inside[left]
         part = np.clip((at - inside[left]) / np.where(wide > 0, wide, 1.0), 0.0, 1.0)
         within = (wide > 0) & (at <= inside[left + 1])
-        found = np.where(within, height[left] + part * (height[left + 1] - height[left]), found)
-    return list(found)
+        array = np.where(within, height[left] + part * (height[left + 1] - height[left]), array)
+    return list(array)
 
 
 def _rooms(of: StoreNumbers) -> list[Array]:
@@ -307,9 +307,9 @@ def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[A
     sums = (at_loop(of.unique[0], body, 1.0) if len(of.bytes) else np.ones(count)) / lanes
     registers = np.maximum(sums / used, 1.0) / machine.registers
     reads = np.zeros(count)
-    for each in buffers[1:]:
-        per = np.where(at_loop(_stride_one(of, each), innermost(of.many), 0.0) > 0, lanes, 1.0)
-        reads = reads + at_loop(each.unique, body, 1.0) / of.bytes[each.touches[0]] / per
+    for buffer in buffers[1:]:
+        per = np.where(at_loop(_stride_one(of, buffer), innermost(of.many), 0.0) > 0, lanes, 1.0)
+        reads = reads + at_loop(buffer.unique, body, 1.0) / of.bytes[buffer.touches[0]] / per
     caches = (*machine.caches[:2], 8 * machine.cache(2))
     near, far, memory = [], [], np.zeros(count)
     for number, cache in enumerate(caches):
@@ -348,9 +348,9 @@ def _processor(of: StoreNumbers) -> list[Array]:
     several."""
     machine = of.machine
     sizes = [machine.vector, machine.cache(1), machine.cache(2)]
-    vector, near, far = [float(np.log2(each)) for each in sizes]
+    vector, near, far = [float(np.log2(size)) for size in sizes]
     facts = (vector, float(machine.registers), near, far, machine.rates.issue)
-    return [np.full(of.count, each) for each in facts]
+    return [np.full(of.count, fact) for fact in facts]
 
 
 def _cycles(of: StoreNumbers, sums: Array, reads: Array, inner: Array, body: Array) -> Array:
@@ -368,8 +368,8 @@ def _cycles(of: StoreNumbers, sums: Array, reads: Array, inner: Array, body: Arr
     # Sums that are in no register are read and written again for each term.
     spilled = np.maximum(sums + 2 - of.machine.registers, 0.0) * chain * 2 / reads_of(rates)
     busy = np.maximum(done / rates.fma, reads / reads_of(rates))
-    found: Array = np.maximum(busy, waits) + spilled
-    return found
+    array: Array = np.maximum(busy, waits) + spilled
+    return array
 
 
 def _stride_one(of: StoreNumbers, buffer: _Buffer) -> Array:

@@ -98,9 +98,9 @@ MAX_ARGUMENTS: Final = 1024
 
 def gpu_target_of(job: MeasureJob) -> GpuTarget:
     """The GPU a job is for."""
-    if (found := parse_gpu(job.target)) is None:
+    if (gpu_target := parse_gpu(job.target)) is None:
         raise CompilerBug(f"The job is for {job.target}, which is no GPU.")
-    return found
+    return gpu_target
 
 
 def gpu_built(job: MeasureJob, known: Kernel | None = None) -> Built:
@@ -118,7 +118,7 @@ def gpu_built(job: MeasureJob, known: Kernel | None = None) -> Built:
 def objects_of(code: KernelCode, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
     """The cubin of some functions, and how they are launched."""
     launches = [
-        [e.function, e.grid, e.block, e.shared, [tile_data(each) for each in e.maps]]
+        [e.function, e.grid, e.block, e.shared, [tile_data(tile_map) for tile_map in e.maps]]
         for e in code.launches
     ]
     told = json.dumps({"launches": launches, "scratch": code.scratch})
@@ -159,7 +159,7 @@ class LoadedCandidate:
         self._launches = [(self._module.function(e.function, e.shared), e) for e in launches]
         inputs = prepared(reference.inputs, job)
         buffers = written(reference, job.kernel)
-        sizes = [math.prod(shape_of(each)) * each.dtype.bytes for each in buffers]
+        sizes = [math.prod(shape_of(buffer)) * buffer.dtype.bytes for buffer in buffers]
         self._written: list[CudaMemory] = []
         self._sizes = [*sizes, *scratch]
         for size in self._sizes:
@@ -175,7 +175,7 @@ class LoadedCandidate:
             self._read.append(room)
         self._shape, self._kind = shape_of(buffers[-1]), buffers[-1].dtype.numpy
         self._result = self._written[len(sizes) - 1]
-        self._addresses = [each.address for each in (*self._read, *self._written)]
+        self._addresses = [cuda_memory.address for cuda_memory in (*self._read, *self._written)]
         self._graph: CudaGraph | None = None
         self._nanoseconds, self._together = 0.0, 1
 
@@ -225,9 +225,9 @@ class LoadedCandidate:
             self._put()
 
     def _put(self) -> None:
-        for function, each in self._launches:
-            given, shared = self._addresses, each.shared
-            self._stream.launch(function, each.grid, each.block, shared, given, each.maps)
+        for function, launch in self._launches:
+            given, shared = self._addresses, launch.shared
+            self._stream.launch(function, launch.grid, launch.block, shared, given, launch.maps)
 
 
 def _status_of(error: PlicaError) -> Status:

@@ -44,9 +44,9 @@ class Built:
 def target_of(job: MeasureJob) -> Target:
     """The target of a job, which must be this machine."""
     # A description without a number of cores means one.
-    found = parse(job.target, evolve(toolchain.host(), cores=1))
-    toolchain.check_host(found)
-    return found
+    target = parse(job.target, evolve(toolchain.host(), cores=1))
+    toolchain.check_host(target)
+    return target
 
 
 def built(job: MeasureJob, known: Kernel | None = None) -> Built:
@@ -153,4 +153,4 @@ class Loaded:
 
 def table_of(arrays: Sequence[Array]) -> Array:
     """The addresses of arrays."""
-    return np.array([each.__array_interface__["data"][0] for each in arrays], np.uintp)
+    return np.array([array.__array_interface__["data"][0] for array in arrays], np.uintp)

@@ -30,7 +30,7 @@ class MessageFrame:
 
 def to_bytes(of: MessageFrame) -> bytes:
     """The serialised frame."""
-    sizes = [len(each) for each in of.blobs]
+    sizes = [len(blob) for blob in of.blobs]
     head = json.dumps({**of.head, "blobs": sizes}).encode()
     return b"".join([struct.pack("<Q", len(head)), head, *of.blobs])
 
@@ -43,9 +43,9 @@ def read(stream: IO[bytes]) -> MessageFrame | None:
         return None
     head = json.loads(text)
     blobs = [_exactly(stream, int(each)) for each in head.pop("blobs")]
-    if any(each is None for each in blobs):
+    if any(blob is None for blob in blobs):
         return None
-    return MessageFrame(head, tuple([each for each in blobs if each is not None]))
+    return MessageFrame(head, tuple([blob for blob in blobs if blob is not None]))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes | None:

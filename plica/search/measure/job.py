@@ -125,9 +125,9 @@ def _stages(text: str) -> Stages:
         _refuse("Its work or its form reads what it does not declare.")
     if not found.outputs or len(found.stages) > MAX_STAGES:
         _refuse(f"Its work or its form has no result, or more than {MAX_STAGES} stages.")
-    for each in (*found.inputs, *found.made):
-        if not 0 <= _elements(each) <= MAX_ELEMENTS:
-            _refuse(f"The size of {each.name} is not known, or beyond {MAX_ELEMENTS}.")
+    for buffer in (*found.inputs, *found.made):
+        if not 0 <= _elements(buffer) <= MAX_ELEMENTS:
+            _refuse(f"The size of {buffer.name} is not known, or beyond {MAX_ELEMENTS}.")
     return found
 
 
@@ -144,8 +144,8 @@ def _check(work: Stages, form: Stages, constants: int) -> None:
 def _elements(of: Buffer) -> int:
     """How many elements a buffer has, -1 where that is not known."""
     count = 1
-    for each in of.shape:
-        size = known(each)
+    for scalar in of.shape:
+        size = known(scalar)
         if size is None or size < 0:
             return -1
         count *= size

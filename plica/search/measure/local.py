@@ -85,8 +85,8 @@ class LocalMeasurer:
         self._runner = Worker(self.limits, main=main)
         self._builders = [Worker(self.limits, True, main) for _ in range(self._count)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
-        for each in self._builders:
-            self._idle.put(each)
+        for builder in self._builders:
+            self._idle.put(builder)
         self._ahead = ThreadPoolExecutor(self._count, "plica-build")
         self.until = inf
         """The deadline of running work, by the monotonic clock."""
@@ -95,18 +95,18 @@ class LocalMeasurer:
 
     def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None:
         """Starts building points that will be requested soon."""
-        for job in [job_of(task, space, each, self.target) for each in points]:
+        for job in [job_of(task, space, point, self.target) for point in points]:
             if job.identity not in self._prepared:
                 self._prepared[job.identity] = self._ahead.submit(self._build, job)
 
     def _begun(self, jobs: Sequence[MeasureJob]) -> list[Future[BuiltObjects | Outcome]]:
         """The builds of some jobs, started if necessary."""
         found: list[Future[BuiltObjects | Outcome]] = []
-        for each in jobs:
-            if each.identity in self._prepared:
-                found.append(self._prepared.pop(each.identity))
+        for job in jobs:
+            if job.identity in self._prepared:
+                found.append(self._prepared.pop(job.identity))
             else:
-                found.append(self._ahead.submit(self._build, each))
+                found.append(self._ahead.submit(self._build, job))
         return found
 
     def measure(
@@ -138,9 +138,9 @@ class LocalMeasurer:
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
         """The times of valid points, measured alternately, round by round."""
-        jobs = [job_of(task, space, each, self.target) for each in points]
+        jobs = [job_of(task, space, point, self.target) for point in points]
         outcomes = self.final_outcomes(jobs, rounds)
-        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
+        return tuple([measured(p, outcome) for p, outcome in zip(points, outcomes, strict=True)])
 
     def final_outcomes(self, jobs: Sequence[MeasureJob], rounds: int = 0) -> tuple[Outcome, ...]:
         """The times of jobs, measured alternately; `ROUNDS` of them by default."""
@@ -154,11 +154,11 @@ class LocalMeasurer:
 
     def close(self) -> None:
         """End all processes."""
-        for each in (self._runner, *self._builders):
-            each.close()
+        for worker in (self._runner, *self._builders):
+            worker.close()
         self._ahead.shutdown(cancel_futures=True)
-        for each in self._builders:
-            each.close()  # one that was asked meanwhile
+        for builder in self._builders:
+            builder.close()  # one that was asked meanwhile
 
     def __enter__(self) -> LocalMeasurer:
         return self
@@ -168,8 +168,8 @@ class LocalMeasurer:
 
     def _others(self) -> list[int]:
         """The processes that wait while something is timed."""
-        numbers = [each.number for each in self._builders] if self.limits.alone else []
-        return [each for each in numbers if each is not None]
+        numbers = [builder.number for builder in self._builders] if self.limits.alone else []
+        return [number for number in numbers if number is not None]
 
     def _build(self, job: MeasureJob) -> BuiltObjects | Outcome:
         builder = self._idle.get()
@@ -243,7 +243,7 @@ def slot_paths() -> list[Path]:
     """The files of this user and of the cores that this process may use."""
     who = os.getuid() if hasattr(os, "getuid") else 0
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-    return [Path(tempfile.gettempdir()) / f"plica-measuring-{who}-{each}.lock" for each in cores]
+    return [Path(tempfile.gettempdir()) / f"plica-measuring-{who}-{core}.lock" for core in cores]
 
 
 @contextmanager
@@ -253,8 +253,8 @@ def slot() -> Iterator[None]:
         yield  # there is no such lock, and no pool of processes either
         return
     with ExitStack() as held:
-        for each in slot_paths():
-            held.enter_context(_held(each))
+        for path in slot_paths():
+            held.enter_context(_held(path))
         yield
 
 

@@ -86,11 +86,11 @@ def drawn_reference(
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)
-        numbers = [drawn(random, shape_of(each), each.dtype, draw) for each in work.inputs]
+        numbers = [drawn(random, shape_of(buffer), buffer.dtype, draw) for buffer in work.inputs]
         inputs = tuple(admitted(work, numbers))
         outputs = kernel.params[kernel.inputs :]
-        made = [poisoned(shape_of(each), each.dtype.numpy) for each in outputs]
-        code.run([*[np.ascontiguousarray(each) for each in read(inputs)], *made])
+        made = [poisoned(shape_of(output), output.dtype.numpy) for output in outputs]
+        code.run([*[np.ascontiguousarray(array) for array in read(inputs)], *made])
         share = finite(made[-1])
         if best is None or share > best[0]:
             best = share, Reference(inputs, made[-1].reshape(shape_of(work.result)))
@@ -109,8 +109,8 @@ def drawn(
     if kind.kind in "ub":
         low, high = 0, 1 if kind.kind == "b" else max(1, high)
     room = random.integers(low, high, size=shape, endpoint=True, dtype=np.int8).astype(kind)
-    made: Array = np.ascontiguousarray(room)
-    return made
+    array: Array = np.ascontiguousarray(room)
+    return array
 
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -178,7 +178,7 @@ def difference(job: MeasureJob, code: Loaded) -> str:
     ]
     for room in rooms:
         room.array.reshape(-1).view(np.uint8)[:] = POISON
-    code.run([*inputs, *[each.array for each in rooms]])
+    code.run([*inputs, *[guarded.array for guarded in rooms]])
     for room, buffer in zip(rooms, job.kernel.params[job.kernel.inputs :], strict=True):
         if not room.is_intact():
             return f"It writes beside {buffer.name}."
@@ -237,8 +237,8 @@ def admitted(work: Stages, inputs: Sequence[Array]) -> list[Array]:
 
 def transformed(of: WinogradMatrices, drawn: Array) -> Array:
     """The first nine numbers of each pair of channels as a weight, transformed."""
-    table = np.array([[float(each) for each in row] for row in of.weight])
+    table = np.array([[float(fraction) for fraction in row] for row in of.weight])
     weight = drawn[:9].astype(np.float64).reshape(3, 3, *drawn.shape[1:])
     whole = np.einsum("ak,klco,bl->abco", table, weight, table, optimize=True)
-    made: Array = np.ascontiguousarray(whole.reshape(drawn.shape).astype(drawn.dtype))
-    return made
+    array: Array = np.ascontiguousarray(whole.reshape(drawn.shape).astype(drawn.dtype))
+    return array

@@ -93,8 +93,8 @@ def give_way(patience: int) -> None:
 
 
 def _tell(processes: Sequence[int], what: signal.Signals) -> None:
-    for each in processes:
+    for process in processes:
         try:
-            os.kill(each, what)
+            os.kill(process, what)
         except ProcessLookupError:
             continue  # it is gone, and will be started again

@@ -160,7 +160,7 @@ def flusher(last_cache: int) -> Callable[[], None]:
 
 def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
     """The timed candidates, fastest first; a stable order."""
-    timed = [each for each in finals if each.times]
+    timed = [final for final in finals if final.times]
     return tuple(ranked_by(timed, lambda one, other: is_faster_in_turns(one.times, other.times)))
 
 

@@ -174,7 +174,7 @@ def final(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> Me
             machine.load(list(islice(blobs, count)), job_read(text), limits)
             for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True)
         ]
-        timings = [each.timing(limits) for each in candidates]
+        timings = [candidate.timing(limits) for candidate in candidates]
         with stopped(asked.head["others"]), placed(limits.threads):
             for _ in range(machine.passes):
                 rounds += interleaved(timings, asked.head["rounds"] or ROUNDS)
@@ -185,7 +185,7 @@ def final(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> Me
         raise
     stages = {"time": (perf_counter() - start) / max(1, len(timings))}
     outcomes = [ok(times, stages) for times in zip(*rounds, strict=True)]
-    return MessageFrame({"outcomes": [each.to_json() for each in outcomes]})
+    return MessageFrame({"outcomes": [outcome.to_json() for outcome in outcomes]})
 
 
 def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
@@ -193,7 +193,7 @@ def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
 
     At the starts of pages all of them would meet in the same lines of a cache.
     """
-    shapes = [(shape_of(each), each.dtype.numpy) for each in kernel.params]
+    shapes = [(shape_of(param), param.dtype.numpy) for param in kernel.params]
     sizes = [int(np.prod(shape, dtype=np.int64)) * kind.itemsize for shape, kind in shapes]
     room = aligned_array(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
     room[:] = POISON

@@ -51,8 +51,8 @@ class Analytical:
 
     def scores(self, packs: Packs) -> Floats:
         """Less cycles are better; nothing is worse than no rows."""
-        found = -np.log2(np.maximum(self.cycles(packs), 1.0))
-        return np.where(packs.is_legal, found, -np.inf)
+        array = -np.log2(np.maximum(self.cycles(packs), 1.0))
+        return np.where(packs.is_legal, array, -np.inf)
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""

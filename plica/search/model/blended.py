@@ -48,10 +48,10 @@ class _Process:
     def off(self, rows: Floats, taught: Floats) -> Floats:
         """By how much logarithms of times are off."""
         places = _placed(rows, self.middle, self.spread)
-        found: Floats = (
+        array: Floats = (
             self._alike(places, taught - self.numbers[0], self.places, self.taught) @ self.weights
         )
-        return found
+        return array
 
     def picked(
         self, rows: Floats, taught: Floats, scores: Floats, taken: Sequence[int], count: int
@@ -84,22 +84,22 @@ class _Process:
         """How much candidates at some places have in common with others."""
         _, reach, variance, _ = self.numbers
         near = np.exp(-_apart(one, other) / (2 * reach * reach))
-        found: Floats = variance * (near + 1.0) + SLOPE * np.outer(one_slopes, other_slopes)
-        return found
+        array: Floats = variance * (near + 1.0) + SLOPE * np.outer(one_slopes, other_slopes)
+        return array
 
 
 def _placed(rows: Floats, middle: Floats, spread: Floats) -> Floats:
     """Rows in deviations, of the columns that vary."""
     varies = spread > MIN_COLUMN_VARIATION
-    found = (rows[:, varies] - middle[varies]) / spread[varies]
-    return np.ascontiguousarray(np.clip(found, -FARTHEST, FARTHEST))
+    array = (rows[:, varies] - middle[varies]) / spread[varies]
+    return np.ascontiguousarray(np.clip(array, -FARTHEST, FARTHEST))
 
 
 def _apart(one: Floats, other: Floats) -> Floats:
     """The mean square of the distances along columns."""
     squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2 * one @ other.T
-    found: Floats = np.maximum(squares, 0.0) / max(1, one.shape[1])
-    return found
+    array: Floats = np.maximum(squares, 0.0) / max(1, one.shape[1])
+    return array
 
 
 def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
@@ -164,12 +164,12 @@ class Blended:
             return np.where(packs.is_legal, 0.0, -np.inf)
         legal = np.flatnonzero(packs.is_legal)
         rows, taught, seen = self._said(packs if len(legal) == packs.count else packs[legal])
-        found = np.full(packs.count, -np.inf)
+        array = np.full(packs.count, -np.inf)
         if self.process is None:
-            found[legal] = -seen
+            array[legal] = -seen
         else:
-            found[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
-        return found
+            array[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
+        return array
 
     def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
         """A number of candidates that may be fast given the uncertainty, considering those already

@@ -46,8 +46,8 @@ def written(
 ) -> bytes:
     """The bytes of a file."""
     every = {
-        name: {"shape": list(each.shape), "data": _text(each.astype("<f8").tobytes())}
-        for name, each in (arrays or {}).items()
+        name: {"shape": list(array.shape), "data": _text(array.astype("<f8").tobytes())}
+        for name, array in (arrays or {}).items()
     }
     whole = {"format": FORMAT, "version": VERSION, "kind": kind, "fields": dict(fields)}
     return json.dumps({**whole, "arrays": every, "blob": _text(blob)}, sort_keys=True).encode()
@@ -74,7 +74,7 @@ def read(data: bytes) -> File:
     arrays, blob = whole.get("arrays"), whole.get("blob")
     if not isinstance(kind, str) or not isinstance(fields, dict) or not isinstance(arrays, dict):
         raise malformed("A model file is incomplete.", "kind, fields, arrays", "others")
-    if not all(type(each) in (int, float) for each in fields.values()):
+    if not all(type(field) in (int, float) for field in fields.values()):
         raise malformed("The fields of a model are numbers.", "numbers", repr(fields)[:80])
     return File(kind, fields, {name: _array(each) for name, each in arrays.items()}, _bytes(blob))
 

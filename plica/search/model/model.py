@@ -59,13 +59,13 @@ def speeds(costs: Floats, groups: Integers | None) -> Floats:
     usable = np.where(np.isfinite(costs) & (costs > 0), costs, np.inf)
     if groups is None:
         groups = np.zeros(len(costs), dtype=np.int64)
-    found = np.zeros(len(costs))
+    array = np.zeros(len(costs))
     for group in np.unique(groups):
         mine = groups == group
         best = usable[mine].min()
         if np.isfinite(best):
-            found[mine] = best / usable[mine]
-    return found
+            array[mine] = best / usable[mine]
+    return array
 
 
 # --- quality -----------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ class Perceptron:
         """The weights of one network."""
         random = np.random.default_rng((self.seed, number))
         learned = self._begun(examples.inputs.shape[1], random)
-        first = {name: np.zeros_like(each) for name, each in learned.items()}
-        second = {name: np.zeros_like(each) for name, each in learned.items()}
+        first = {name: np.zeros_like(array) for name, array in learned.items()}
+        second = {name: np.zeros_like(array) for name, array in learned.items()}
         a_round = -(-len(examples.groups) // GROUPS)
         steps = self.rounds * a_round
         for step in range(steps):
@@ -114,10 +114,10 @@ class Perceptron:
                 for group in order[at * GROUPS : (at + 1) * GROUPS]
             ]
             change = self._gradients(learned, examples, chosen, random)
-            length = np.sqrt(sum([float((each**2).sum()) for each in change.values()]))
+            length = np.sqrt(sum([float((array**2).sum()) for array in change.values()]))
             rate = self.rate * _pace((step + 1) / steps)
-            for name, each in change.items():
-                slope = each * min(1.0, STEEPEST / (length + TINY))
+            for name, array in change.items():
+                slope = array * min(1.0, STEEPEST / (length + TINY))
                 first[name] = FIRST * first[name] + (1 - FIRST) * slope
                 second[name] = SECOND * second[name] + (1 - SECOND) * slope**2
                 mean = first[name] / (1 - FIRST ** (step + 1))
@@ -135,8 +135,8 @@ class Perceptron:
         owner = np.repeat(np.arange(len(firsts)), np.diff([*firsts, len(rows)]))
 
         def kept(*shape: int) -> Singles:
-            found: Singles = (random.random(shape, np.float32) >= self.drop).astype(np.float32)
-            return found / np.float32(1 - self.drop)
+            array: Singles = (random.random(shape, np.float32) >= self.drop).astype(np.float32)
+            return array / np.float32(1 - self.drop)
 
         count, many = len(rows), len(firsts)
         keep = [kept(count, self.hidden) for _ in range(3)]
@@ -155,7 +155,7 @@ class Perceptron:
         last = estimate + (seen_three @ w["w3"] + w["b3"])[:, 0]
         times = _summed(last, owner, firsts)
 
-        pull = _pulls(times, of.wanted[np.concatenate(chosen)], [len(each) for each in chosen])
+        pull = _pulls(times, of.wanted[np.concatenate(chosen)], [len(array) for array in chosen])
         down = (pull[owner] * np.exp(last - times[owner]))[:, None]
         down_three = (down @ w["w3"].T) * keep[2] * slope_three
         down_whole = np.add.reduceat(down_three, firsts)
@@ -177,9 +177,9 @@ class Perceptron:
         """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
         if not self.weights or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
-        found = np.full(packs.count, -np.inf)
-        found[packs.is_legal] = -self.times(packs)
-        return found
+        array = np.full(packs.count, -np.inf)
+        array[packs.is_legal] = -self.times(packs)
+        return array
 
     def times(self, packs: Packs) -> Floats:
         """Log times of candidates that have rows, up to a constant: the mean of the networks."""
@@ -189,7 +189,7 @@ class Perceptron:
         estimate = log_estimates(rows).astype(np.float32)[place]
         share = _shares(estimate, owner, firsts)[:, None]
         inputs = _inputs(rows, self.weights)
-        found = np.zeros(len(firsts))
+        array = np.zeros(len(firsts))
         for w in self._networks:
             hidden = _likely(_times(inputs, w["w0"]) + w["b0"])
             hidden += _likely(_times(hidden, w["w1"]) + w["b1"])
@@ -202,8 +202,8 @@ class Perceptron:
             whole = _times(shares, w["shares"]) + _times(sums, w["sums"]) + w["b2"]
             three = _likely(_times(hidden, w["own"])[place] + whole[owner])
             last = estimate + np.einsum("rh,h->r", three, w["w3"][:, 0]) + w["b3"]
-            found += _summed(last, owner, firsts) / self.members
-        return found
+            array += _summed(last, owner, firsts) / self.members
+        return array
 
     @cached_property
     def _networks(self) -> list[Weights]:
@@ -267,23 +267,23 @@ class _Examples:
 
 def _inputs(rows: Floats, scales: dict[str, Floats]) -> Singles:
     """Columns in deviations, and how many of them are not known."""
-    found = np.empty((len(rows), rows.shape[1] + 1), np.float32)
-    placed = found[:, :-1]
+    array = np.empty((len(rows), rows.shape[1] + 1), np.float32)
+    placed = array[:, :-1]
     np.subtract(rows, scales["middle"], out=placed, casting="same_kind")
     placed /= scales["spread"].astype(np.float32)
     unknown = np.isnan(placed)
     np.clip(placed, -FARTHEST, FARTHEST, out=placed)
-    found[:, -1] = unknown.mean(axis=1)
+    array[:, -1] = unknown.mean(axis=1)
     if unknown.any():
         placed[unknown] = 0.0
-    return found
+    return array
 
 
 def _bent(of: Singles) -> tuple[Singles, Singles]:
     """`x` times how likely `x` is, and the slope of that."""
     likely = (1 / (1 + np.exp(-np.clip(of, -30, 30)))).astype(np.float32)
-    found: Singles = of * likely
-    return found, likely * (1 + of * (1 - likely))
+    array: Singles = of * likely
+    return array, likely * (1 + of * (1 - likely))
 
 
 def _likely(of: Singles) -> Singles:
@@ -299,18 +299,18 @@ def _likely(of: Singles) -> Singles:
 def _summed(each: Singles, owner: Integers, firsts: Integers) -> Singles:
     """Logarithms of sums by candidate, of logarithms by store."""
     most = np.maximum.reduceat(each, firsts)
-    found: Singles = most + np.log(np.add.reduceat(np.exp(each - most[owner]), firsts))
-    return found
+    array: Singles = most + np.log(np.add.reduceat(np.exp(each - most[owner]), firsts))
+    return array
 
 
 def _shares(estimate: Singles, owner: Integers, firsts: Integers) -> Singles:
-    found: Singles = np.exp(estimate - _summed(estimate, owner, firsts)[owner])
-    return found
+    array: Singles = np.exp(estimate - _summed(estimate, owner, firsts)[owner])
+    return array
 
 
 def _pulls(times: Singles, wanted: Floats, sizes: list[int]) -> Singles:
     """The gradient of the loss by each time: pairs in the wrong order, and errors of times."""
-    found, at = np.zeros(len(times), np.float32), 0
+    array, at = np.zeros(len(times), np.float32), 0
     for size in sizes:
         mine = slice(at, at + size)
         said, asked, at = times[mine], wanted[mine], at + size
@@ -323,8 +323,8 @@ def _pulls(times: Singles, wanted: Floats, sizes: list[int]) -> Singles:
         off = said - said.mean() - asked + asked.mean()
         off = np.clip(off, -1.0, 1.0)
         anchor = ANCHOR * (off - off.mean()) / size
-        found[mine] = (pull.sum(axis=0) - pull.sum(axis=1) + anchor) / len(sizes)
-    return found
+        array[mine] = (pull.sum(axis=0) - pull.sum(axis=1) + anchor) / len(sizes)
+    return array
 
 
 def _pace(part: float) -> float:
@@ -339,5 +339,5 @@ def _times(one: Singles, other: Singles) -> Singles:
     blocks = -(-len(one) // BLOCK)
     whole = np.zeros((blocks * BLOCK, one.shape[1]), np.float32)
     whole[: len(one)] = one
-    found: Singles = (whole.reshape(blocks, BLOCK, -1) @ other).reshape(len(whole), -1)
-    return found[: len(one)]
+    array: Singles = (whole.reshape(blocks, BLOCK, -1) @ other).reshape(len(whole), -1)
+    return array[: len(one)]

@@ -65,8 +65,8 @@ class Ranked:
         """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
         if not self.booster or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
-        found = predicted(self.booster, joined(packs), self.threads)
-        return np.where(packs.is_legal, found, -np.inf)
+        array = predicted(self.booster, joined(packs), self.threads)
+        return np.where(packs.is_legal, array, -np.inf)
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""
@@ -84,12 +84,12 @@ def joined(packs: Packs) -> Floats:
     """One row for each candidate: the largest row of it, by the sum of it, and the sum of all."""
     rows, owner = packs.rows, packs.owner
     width = rows.shape[1]
-    found = np.zeros((packs.count, 2 * width))
+    array = np.zeros((packs.count, 2 * width))
     # The heaviest comes last within its candidate, and is written last.
     order = np.lexsort((rows.sum(axis=1), owner))
-    found[owner[order], :width] = rows[order]
+    array[owner[order], :width] = rows[order]
     starts = np.searchsorted(owner, np.arange(packs.count))
     mine = np.flatnonzero(packs.is_legal)
     if len(mine):
-        found[mine, width:] = np.add.reduceat(rows, starts[mine], axis=0)
-    return found
+        array[mine, width:] = np.add.reduceat(rows, starts[mine], axis=0)
+    return array

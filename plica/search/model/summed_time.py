@@ -91,18 +91,18 @@ class SummedTime:
         """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
         if not (self.booster or self.ground) or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
-        found = self.taught_and_seen(self.looked_at(packs))[1]
-        return np.where(packs.is_legal, -found, -np.inf)
+        array = self.taught_and_seen(self.looked_at(packs))[1]
+        return np.where(packs.is_legal, -array, -np.inf)
 
     def taught_and_seen(self, packs: Packs) -> tuple[Floats, Floats]:
         """The log times of candidates before and after local observations, up to a constant."""
         rows, place = (packs.rows, np.arange(len(packs.rows))) if self.whole else packs.distinct
-        each = self._begun(rows)
-        before = summed_logarithms(each[place], packs)
+        array = self._begun(rows)
+        before = summed_logarithms(array[place], packs)
         if not self.booster:
             return before, before
         own = predicted(self.booster, rows, self.threads)
-        return before, summed_logarithms((each + own)[place], packs)
+        return before, summed_logarithms((array + own)[place], packs)
 
     def looked_at(self, packs: Packs) -> Packs:
         """Rows of stores, or one for each candidate."""
@@ -133,15 +133,15 @@ class SummedTime:
 def log_estimates(rows: Floats) -> Floats:
     """The logarithms of store estimates; a constant for stores without an estimate."""
     known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
-    found: Floats = np.log(np.maximum(known, 1.0))
-    return found
+    array: Floats = np.log(np.maximum(known, 1.0))
+    return array
 
 
 def as_wholes(packs: Packs) -> Packs:
     """One feature row per candidate: stores by share, the heaviest, its share, count and total."""
-    each = log_estimates(packs.rows)
-    whole = summed_logarithms(each, packs)
-    share = np.exp(each - whole[packs.owner])
+    array = log_estimates(packs.rows)
+    whole = summed_logarithms(array, packs)
+    share = np.exp(array - whole[packs.owner])
     unknown = np.isnan(packs.rows)
     known = np.where(unknown, 0.0, packs.rows) if unknown.any() else packs.rows
     legal = np.flatnonzero(packs.is_legal)
@@ -149,7 +149,7 @@ def as_wholes(packs: Packs) -> Packs:
     for candidates, stores in packs.turns:
         mixed[candidates] += share[stores, None] * known[stores]
     # The heaviest store of each comes last, and is written last.
-    order = np.lexsort((each, packs.owner))
+    order = np.lexsort((array, packs.owner))
     heaviest = np.zeros(packs.count, np.int64)
     heaviest[packs.owner[order]] = order
     largest = heaviest[legal]
@@ -157,7 +157,7 @@ def as_wholes(packs: Packs) -> Packs:
         [
             mixed,
             packs.rows[largest],
-            (each[largest] - whole[legal])[:, None],
+            (array[largest] - whole[legal])[:, None],
             np.bincount(packs.owner, minlength=packs.count)[legal, None],
             whole[legal, None],
         ],
@@ -205,13 +205,13 @@ def _pairs(wanted: Floats, group: Integers, sizes: Integers, seed: int) -> _Pair
 def logarithms(costs: Floats, groups: Integers) -> Floats:
     """The logarithms of seconds; failures get the worst of their group, or NaN if all failed."""
     usable = np.isfinite(costs) & (costs > 0)
-    found = np.full(len(costs), np.nan)
-    found[usable] = np.log(costs[usable])
+    array = np.full(len(costs), np.nan)
+    array[usable] = np.log(costs[usable])
     for group in np.unique(groups[~usable]):
         mine = groups == group
         if (mine & usable).any():
-            found[mine & ~usable] = found[mine & usable].max() + np.log(FAILED)
-    return found
+            array[mine & ~usable] = array[mine & usable].max() + np.log(FAILED)
+    return array
 
 
 def summed_logarithms(each: Floats, packs: Packs) -> Floats:
@@ -220,5 +220,5 @@ def summed_logarithms(each: Floats, packs: Packs) -> Floats:
     np.maximum.at(most, packs.owner, each)
     most = np.where(np.isfinite(most), most, 0.0)
     with np.errstate(divide="ignore"):
-        found: Floats = most + np.log(packs.summed(np.exp(each - most[packs.owner])))
-    return found
+        array: Floats = most + np.log(packs.summed(np.exp(each - most[packs.owner])))
+    return array

@@ -62,12 +62,12 @@ def bred(
     strangers = max(settings.fresh, settings.population - len(seeds))
     population = [*seeds, *known.fresh(random, strangers, seeds)]
     if sketches is not None:
-        population = [each for each in population if each.sketch in sketches]
+        population = [point for point in population if point.sketch in sketches]
     opinion = dict[Point, float]()
     effort = effort or Effort(known.space, known.taken)
     for generation in range(settings.generations + 1):
-        population = [each for each in population if effort.affords(each)]
-        unknown = [each for each in dict.fromkeys(population) if each not in opinion]
+        population = [point for point in population if effort.affords(point)]
+        unknown = [point for point in dict.fromkeys(population) if point not in opinion]
         opinion.update(zip(unknown, map(float, score(unknown)), strict=True))
         if generation == settings.generations or not population:
             break
@@ -80,8 +80,8 @@ def bred(
             for one, other in pairs
         ]
         if sketches is not None:
-            population = [each for each in population if each.sketch in sketches]
-    found = [each for each, of in opinion.items() if each not in known.taken and isfinite(of)]
+            population = [point for point in population if point.sketch in sketches]
+    found = [point for point, of in opinion.items() if point not in known.taken and isfinite(of)]
     return sorted(found, key=lambda each: -opinion[each])
 
 
@@ -151,9 +151,9 @@ def _worth(
 ) -> tuple[float, int]:
     rank, point = of
     knobs = _knobs(point)
-    new = sum(each not in covered for each in knobs) / max(1, len(knobs))
+    new = sum(knob not in covered for knob in knobs) / max(1, len(knobs))
     return (1 - rank / max(1, total)) + weight * new, -rank
 
 
 def _knobs(point: Point) -> list[tuple[int, int, tuple[int, ...]]]:
-    return [(point.sketch, at, each) for at, each in enumerate(point.decisions)]
+    return [(point.sketch, at, decision) for at, decision in enumerate(point.decisions)]

@@ -87,11 +87,11 @@ class CostJudge:
 
     def taught(self, known: ObservedSpace) -> Learner:
         """The model after all observations; refused points teach nothing."""
-        tried = [each for each in known.taken.values() if each.is_trial]
+        tried = [observation for observation in known.taken.values() if observation.is_trial]
         model = self.model
         if known.best is not None:
             costs = [np.inf if each.cost is None else each.cost for each in tried]
-            packs = self.features(known.space, [each.point for each in tried])
+            packs = self.features(known.space, [observation.point for observation in tried])
             legal = np.flatnonzero(packs.is_legal)
             if len(legal):
                 model = model.fitted(packs[legal], np.array(costs)[legal])
@@ -114,12 +114,12 @@ class CostJudge:
                 return np.zeros(0)
             packs = self.features(space, points)
             legal = np.flatnonzero(packs.is_legal)
-            found = np.full(len(points), -np.inf)
+            array = np.full(len(points), -np.inf)
             if len(legal):
-                found[legal] = model.scores(packs[legal])
+                array[legal] = model.scores(packs[legal])
             if self.cycles is not None and most < np.inf:
-                found[self.cycles(packs) > most] = -np.inf
-            return found
+                array[self.cycles(packs) > most] = -np.inf
+            return array
 
         return score
 
@@ -127,7 +127,7 @@ class CostJudge:
 def knobs(space: Space, points: Sequence[Point]) -> Packs:
     """The sketch of a point, one-hot, and the logarithms of its decisions."""
     sketches = len(space.sketches)
-    width = max(sum(map(len, each.default)) for each in space.sketches)
+    width = max(sum(map(len, sketch.default)) for sketch in space.sketches)
     rows = np.zeros((len(points), sketches + width))
     for row, point in zip(rows, points, strict=True):
         row[point.sketch] = 1
@@ -153,7 +153,7 @@ def stores(machine: Machine) -> Features:
             starts = np.searchsorted(packs.owner, np.arange(len(missing) + 1))
             for n, each in enumerate(missing):
                 kept[each] = packs.rows[starts[n] : starts[n + 1]]
-        return Packs.of([kept[each] for each in points])
+        return Packs.of([kept[point] for point in points])
 
     return features
 

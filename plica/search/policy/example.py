@@ -91,8 +91,8 @@ def observed(
     log = list[Observation]()
     state, points = policy.step(policy.begin(space, seed))
     while points and len(log) < trials:
-        costs = [(each, cost(each)) for each in points[: trials - len(log)]]
-        came = [Observation(each, found, "" if found else "crash") for each, found in costs]
+        costs = [(point, cost(point)) for point in points[: trials - len(log)]]
+        came = [Observation(point, found, "" if found else "crash") for point, found in costs]
         log += came
         state, points = policy.step(state, came)
     return tuple(log)
@@ -102,5 +102,5 @@ def best_of(
     policy: Policy[Any], space: Space, cost: Callable[[Point], float | None], trials: int, seed: int
 ) -> float:
     """The least cost that a policy finds."""
-    costs = [each.cost for each in observed(policy, space, cost, trials, seed)]
+    costs = [observation.cost for observation in observed(policy, space, cost, trials, seed)]
     return min([each for each in costs if each is not None])

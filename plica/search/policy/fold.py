@@ -193,10 +193,10 @@ class Policy(Generic[M]):
         if state.finished or not known.log or not set(waiting).isdisjoint(state.late):
             return state, ()
         # Pending points teach nothing and are not proposed again, like refused ones.
-        out = [Observation(each, None, "refused") for each in waiting]
+        out = [Observation(point, None, "refused") for point in waiting]
         masked = ObservedSpace(known.space, (*known.log, *out))
         memory, points = self._chosen(state, masked)
-        batch = tuple([each for each in dict.fromkeys(points) if each not in masked.taken])
+        batch = tuple([point for point in dict.fromkeys(points) if point not in masked.taken])
         if not batch:
             return state, ()
         return SearchState(known, state.seed, memory, state.round + 1, batch, waiting), batch
@@ -218,6 +218,6 @@ class Policy(Generic[M]):
 
 def _learned(state: SearchState[M]) -> ObservedSpace:
     """The knowledge with everything that arrived, in the order of proposals."""
-    place = {each: n for n, each in enumerate((*state.late, *state.pending))}
+    place = {point: n for n, point in enumerate((*state.late, *state.pending))}
     came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
     return ObservedSpace(state.known.space, (*state.known.log, *came))

@@ -92,7 +92,7 @@ class Guided:
         score = self.judge.opinion(model, seen)
         near = _beside(known, 1 + memory.rounds, fast)
         effort = Effort(known.space, known.taken, self.effort // 2)
-        beside = _thought(score, [each for each in near if effort.affords(each)])
+        beside = _thought(score, [point for point in near if effort.affords(point)])
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
         untried = _untried(known)[: self.batch // 8]
@@ -102,26 +102,26 @@ class Guided:
             met = set(found)
             effort = Effort(known.space, known.taken, self.effort // 2)
             ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
-            others = [each for each in ranked if each not in met]
+            others = [point for point in ranked if point not in met]
             many = min(missing, round(self.exploration * self.batch))
             hoped = self.judge.hopes(model, known.space, others[:HOPED], found, many)
             met |= set(hoped)
             found += hoped
             missing -= len(hoped)
-            others = [each for each in others if each not in met]
+            others = [point for point in others if point not in met]
             found += [
                 e for e in mixed(known, others, missing, self.model_share, random) if e not in met
             ]
         # If sketches have only one or two points, the rest of a batch goes to the others.
-        more = [each for each in _untried(known) if each not in found]
+        more = [point for point in _untried(known) if point not in found]
         return memory, [*found, *more[: max(0, self.batch - len(found))]]
 
     def estimated(self, known: ObservedSpace, random: Random) -> list[Point]:
         """Proposals by analysis alone: the defaults, then the best of their neighbours."""
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
-        around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
-        near = [each for each in lesson.round_robin(*around_them) if each not in defaults]
+        around_them = [space.neighbours(default) for default in defaults[:FOREMOST]]
+        near = [point for point in lesson.round_robin(*around_them) if point not in defaults]
         found = [*defaults, *near]
         if self.analyst is not None:
             effort = Effort(space, (), self.effort)
@@ -160,17 +160,17 @@ def promising(known: ObservedSpace, slow: float = SLOW) -> frozenset[int]:
     """The sketches that have been seen to be fast enough."""
     least = min([each.cost for each in known.ranked if each.cost is not None], default=0.0)
     fast = [each for each in known.ranked if (each.cost or 0.0) <= slow * least]
-    return frozenset([each.point.sketch for each in fast])
+    return frozenset([observation.point.sketch for observation in fast])
 
 
 def _within(log: Sequence[Observation], sketches: Container[int]) -> tuple[Observation, ...]:
-    return tuple([each for each in log if each.point.sketch in sketches])
+    return tuple([observation for observation in log if observation.point.sketch in sketches])
 
 
 def _untried(known: ObservedSpace) -> list[Point]:
     """The defaults of sketches of which nothing has been tried."""
-    tried = {each.sketch for each in known.taken}
-    return [each for each in known.space.defaults() if each.sketch not in tried]
+    tried = {point.sketch for point in known.taken}
+    return [default for default in known.space.defaults() if default.sketch not in tried]
 
 
 def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
@@ -182,9 +182,9 @@ def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
 def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> list[Point]:
     """Untried neighbours of the fastest points of some sketches."""
     found = dict[Point, None]()
-    for each in _within(known.ranked[:incumbents], sketches):
-        found.update(dict.fromkeys(around(known, Footing(each.point))))
-    return [each for each in found if each not in known.taken]
+    for observation in _within(known.ranked[:incumbents], sketches):
+        found.update(dict.fromkeys(around(known, Footing(observation.point))))
+    return [point for point in found if point not in known.taken]
 
 
 def _thought(score: Score, points: Sequence[Point]) -> list[Point]:

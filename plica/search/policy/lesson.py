@@ -54,8 +54,8 @@ def points_of_lessons(space: Space, lessons: Sequence[Lesson], likeness: Likenes
     for lesson in near:
         mine: dict[Point, None] = {}
         for each in lesson.ranked:
-            if (found := transported(each, lesson.space, space)) is not None:
-                mine[found] = None
+            if (point := transported(each, lesson.space, space)) is not None:
+                mine[point] = None
             if len(mine) == TOLD:
                 break
         turns.append(list(mine))
@@ -71,7 +71,7 @@ def round_robin(*orders: Sequence[Point]) -> list[Point]:
 def transported(point: Point, of: Space, into: Space) -> Point | None:
     """The most similar point of another space, or None if it lacks the sketch."""
     there = of.sketches[point.sketch]
-    number = next((n for n, each in enumerate(into.sketches) if each.name == there.name), None)
+    number = next((n for n, sketch in enumerate(into.sketches) if sketch.name == there.name), None)
     if number is None:
         return None
     here = into.sketches[number]
@@ -105,7 +105,7 @@ def similar_point(of: Precedent, into: Space) -> tuple[float, Point] | None:
 
 def _kinds(of: Trace) -> tuple[object, ...]:
     """The kinds of a trace's steps, independent of their operands, and which of them decide."""
-    return tuple([(type(each.instruction), each.decision is None) for each in of.steps])
+    return tuple([(type(step.instruction), step.decision is None) for step in of.steps])
 
 
 def points_of_precedents(space: Space, precedents: Sequence[Precedent]) -> list[Point]:
@@ -117,7 +117,7 @@ def points_of_precedents(space: Space, precedents: Sequence[Precedent]) -> list[
 
 def nearest(of: Support, decision: Decision, default: Decision = ()) -> Decision:
     """The member that is most like a decision; the default where none has as many parts."""
-    if not (alike := [each for each in of.members if len(each) == len(decision)]):
+    if not (alike := [member for member in of.members if len(member) == len(decision)]):
         return default
     inner = 1 if isinstance(of, Tiles) and len(decision) > 1 else 0
     return min(alike, key=lambda each: (_apart(each[inner:], decision[inner:]), each))

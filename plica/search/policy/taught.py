@@ -39,7 +39,7 @@ def taught(
     machine: Machine, lessons: Sequence[Lesson], precedents: Sequence[Precedent] = ()
 ) -> Policy[Any]:
     """The guided search with lessons and precedents; the plain one if there are none."""
-    given, others = tuple([each for each in lessons if each.ranked]), tuple(precedents)
+    given, others = tuple([lesson for lesson in lessons if lesson.ranked]), tuple(precedents)
     judge = learned(machine)
     judge = evolve(judge, name=f"{judge.name}-{_digest(given, others)}")
     return Policy(Guided(judge, judge, lessons=given, precedents=others, word=TAUGHT))
@@ -51,10 +51,10 @@ def lessons_of(subjects: Iterable[TuningSubject], records: Iterable[Record]) -> 
     found = []
     for subject in subjects:
         log: list[Observation] = []
-        for each in by_key.get(subject.task.key, ()):
-            now = applied(each, subject.space)
+        for record in by_key.get(subject.task.key, ()):
+            now = applied(record, subject.space)
             if isinstance(now, Applies) and now.point is not None:
-                log.append(Observation(now.point, each.cost, "", each.noise))
+                log.append(Observation(now.point, record.cost, "", record.noise))
         if log:
             found.append(Lesson(subject.space, tuple(log)))
     return tuple(found)
@@ -64,7 +64,7 @@ def precedents_of(
     subjects: Iterable[TuningSubject], records: Iterable[Record]
 ) -> tuple[Precedent, ...]:
     """The fastest schedule of each piece of other work in records of other policies."""
-    here = {each.task.key for each in subjects}
+    here = {subject.task.key for subject in subjects}
     found = []
     for key, mine in sorted(_by_key(records).items()):
         best = min(mine, key=lambda each: (each.cost or 0.0, each.identity))
@@ -79,10 +79,10 @@ def precedents_of(
 def _by_key(records: Iterable[Record]) -> dict[str, list[Record]]:
     """The trials that worked of runs that had no lessons themselves, by their work."""
     found: dict[str, list[Record]] = {}
-    for each in records:
-        is_final = each.policy.endswith(FINAL)  # taken in turns: no time like the others
-        if each.cost is not None and not is_final and not each.policy.startswith(TAUGHT):
-            found.setdefault(each.key, []).append(each)
+    for record in records:
+        is_final = record.policy.endswith(FINAL)  # taken in turns: no time like the others
+        if record.cost is not None and not is_final and not record.policy.startswith(TAUGHT):
+            found.setdefault(record.key, []).append(record)
     return found
 
 
@@ -92,5 +92,5 @@ def _digest(lessons: Sequence[Lesson], precedents: Sequence[Precedent]) -> str:
         for lesson in lessons
         for each in lesson.log
     ]
-    lines += [f"{each.form} {each.trace.to_json()}" for each in precedents]
+    lines += [f"{precedent.form} {precedent.trace.to_json()}" for precedent in precedents]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

@@ -51,7 +51,7 @@ def devices_of(workers: dict[str, Any]) -> tuple[PoolDevice, ...]:  # Any: what 
         targets = sorted(name for name in offers if name != PLACE)
         counts = workers[address].get("metrics", {}).get("task_counts", {})
         busy = int(counts.get("executing", 0))
-        found += [PoolDevice(address, each, busy) for each in targets if PLACE in offers]
+        found += [PoolDevice(address, target, busy) for target in targets if PLACE in offers]
     return tuple(found)
 
 
@@ -69,9 +69,9 @@ def perform(job: str, limits: str, target: str) -> str:
 
 def perform_final(jobs: tuple[str, ...], limits: str, target: str, rounds: int) -> tuple[str, ...]:
     """Times several jobs alternately on this machine."""
-    given = [MeasureJob.from_json(each) for each in jobs]
+    given = [MeasureJob.from_json(job) for job in jobs]
     measurer = _measurer(limits, _machine(given[0], target))
-    return tuple([each.to_json() for each in measurer.final_outcomes(given, rounds)])
+    return tuple([outcome.to_json() for outcome in measurer.final_outcomes(given, rounds)])
 
 
 def _machine(of: MeasureJob, target: str) -> AnyTarget:

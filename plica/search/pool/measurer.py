@@ -105,7 +105,7 @@ class PoolMeasurer:
                         arrived(found[number])
                 future.release()
                 waited = monotonic()
-            if any(each.target == self._name for each in devices(self._client)):
+            if any(device.target == self._name for device in devices(self._client)):
                 waited = monotonic()
             elif monotonic() - waited > self._patience:
                 self._client.cancel(list(futures))
@@ -121,7 +121,7 @@ class PoolMeasurer:
         if not points:
             return ()
         self._check_devices()
-        jobs = tuple([job_of(task, space, each, self.target).to_json() for each in points])
+        jobs = tuple([job_of(task, space, point, self.target).to_json() for point in points])
         given = (perform_final, jobs, self.limits.to_json(), self._name, rounds)
         future = self._client.submit(*given, pure=False, resources={self._name: 1.0})
         try:
@@ -131,7 +131,7 @@ class PoolMeasurer:
             outcomes = [lost] * len(points)
         except CancelledError as error:
             raise lost_pool(self._client) from error
-        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
+        return tuple([measured(p, outcome) for p, outcome in zip(points, outcomes, strict=True)])
 
     def _done(self, futures: Iterable[Future[str]]) -> list[Future[str]]:
         """The completed futures, waiting for a limited time."""
@@ -146,7 +146,7 @@ class PoolMeasurer:
         return [each for each in waiting if each.done()]
 
     def _check_devices(self) -> None:
-        known = sorted({each.target for each in devices(self._client)})
+        known = sorted({device.target for device in devices(self._client)})
         if self._name not in known:
             message = "The pool has no device of the kind that is to be measured."
             found = ", ".join(known) or "no devices"

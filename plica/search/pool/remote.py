@@ -73,7 +73,7 @@ class Remote:
             data = what if isinstance(what, bytes) else archive.pack(archive.read(what))
         interface = from_members(archive.unpack(data)).interface
         found_devices = self.devices
-        offered = {PLACE, *[each.target for each in found_devices]} if found_devices else set()
+        offered = {PLACE, *[device.target for device in found_devices]} if found_devices else set()
         if target not in offered:
             message = "The pool has no device that could run the artefact."
             found = ", ".join(sorted(offered - {PLACE})) or "no devices"
@@ -111,7 +111,7 @@ class RemoteExecutable:
         """Runs it remotely; remote refusals are raised here."""
         from distributed import KilledWorker
 
-        given = tuple([_array(each) for each in args])
+        given = tuple([_array(arg) for arg in args])
         words = {name: _array(each) for name, each in named.items()}
         future = self._client.submit(
             call, self._held, given, words, pure=False, resources={self._target: 1.0}
@@ -134,7 +134,7 @@ class RemoteExecutable:
             except TimeoutError:
                 if future.done():
                     raise  # the model's own
-            if any(self._target in (PLACE, each.target) for each in devices(self._client)):
+            if any(self._target in (PLACE, device.target) for device in devices(self._client)):
                 seen = monotonic()
             elif monotonic() - seen > DEVICE_TIMEOUT_SECONDS:
                 future.cancel()

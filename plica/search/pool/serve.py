@@ -112,5 +112,5 @@ async def _until_told(finished: Callable[[], Awaitable[Any]]) -> None:
         loop.add_signal_handler(stop, told.set)
     waits = [asyncio.ensure_future(finished()), asyncio.ensure_future(told.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for each in waits:
-        each.cancel()
+    for wait in waits:
+        wait.cancel()

@@ -123,7 +123,7 @@ class ServedMachine:
             )
         if dims := dims_of(artefact.interface):
             message = "Models of open sizes are not sent to a server."
-            named = ", ".join(each.name for each in dims)
+            named = ", ".join(dim.name for dim in dims)
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "numbers", named, "Give it its sizes.")
             )

@@ -62,9 +62,9 @@ def applied(record: Record, space: Space) -> Applied:
 def _point(number: int, sketch: Sketch, trace: Trace) -> Point | None:
     """The point of a trace in a space, or None if only its sketch is there."""
     decided = trace.decisions()
-    if not all(each in decided for each in sketch.steps):
+    if not all(step in decided for step in sketch.steps):
         return None
-    decisions = tuple([decided[each] for each in sketch.steps])
+    decisions = tuple([decided[step] for step in sketch.steps])
     same = sketch.decided(decisions) is trace
     holds = all(of.holds(d) for of, d in zip(sketch.supports, decisions, strict=True))
     return Point(number, decisions) if same and holds else None

@@ -121,9 +121,9 @@ class Database(RecordSource):
         """Adds records, all or none of them; returns how many changed the database."""
         changed = 0
         with self._writing():
-            for each in records:
-                known = self.find(each.identity)
-                kept = each if known is None else joined(known, each)
+            for record in records:
+                known = self.find(record.identity)
+                kept = record if known is None else joined(known, record)
                 if kept != known:
                     changed += 1
                     self._file.execute(_PUT, to_row(kept))
@@ -150,8 +150,8 @@ class Database(RecordSource):
 
     def prune(self, key: str, target: str, keep: int) -> int:
         """Removes all but the fastest records of some work; returns how many were removed."""
-        kept = {each.identity for each in self.top(key, target, keep)}
-        gone = [each.identity for each in self.all(key, target) if each.identity not in kept]
+        kept = {record.identity for record in self.top(key, target, keep)}
+        gone = [record.identity for record in self.all(key, target) if record.identity not in kept]
         with self._writing():
             self._file.executemany("DELETE FROM trial WHERE identity = ?", [(e,) for e in gone])
         return len(gone)

@@ -41,7 +41,7 @@ class JsonDatabase(RecordSource):
 
     def put_all(self, records: Iterable[Record]) -> None:
         """Keep records, in order."""
-        lines = "".join([f"{json.dumps(to_row(each))}\n" for each in records])
+        lines = "".join([f"{json.dumps(to_row(record))}\n" for record in records])
         whole = not self.path.exists() or self.path.read_bytes()[-1:] in (b"", b"\n")
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines if whole else f"\n{lines}")

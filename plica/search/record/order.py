@@ -48,28 +48,28 @@ MAX_SEPARATE_RUN_RATIO: Final = (
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     """The records of one work on one machine that have costs, one for each schedule."""
-    usable = sorted([each for each in records if each.cost is not None], key=_cost)
+    usable = sorted([record for record in records if record.cost is not None], key=_cost)
     there = {(e.form, e.trace_json): e for e in reversed(usable) if e.policy == IN_PLACE}
     if there:
         apart = [e for e in usable if (e.form, e.trace_json) not in there]
         return (*sorted(there.values(), key=_cost), *in_order(apart))
     singles: dict[tuple[str, str], Record] = {}
     finals: dict[tuple[str, str], Record] = {}
-    for each in usable:
-        kind = finals if each.policy.endswith(FINAL) else singles
-        kind.setdefault((each.form, each.trace_json), each)
+    for record in usable:
+        kind = finals if record.policy.endswith(FINAL) else singles
+        kind.setdefault((record.form, record.trace_json), record)
     compared = ranked_by(sorted(finals.values(), key=lambda of: (of.trial, _cost(of))), _beats)
-    alone = [each for place, each in singles.items() if place not in finals]
+    alone = [record for place, record in singles.items() if place not in finals]
     return (*compared, *_default_first(alone))
 
 
 def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
     """Records of separate runs, the default before those that are not clearly faster."""
-    defaults = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
+    defaults = [record for record in alone if record.trial == 0 and len(record.costs) > 1]
     if not defaults or len(defaults) == len(alone):
         return alone
     first, most = defaults[0], MAX_SEPARATE_RUN_RATIO * (defaults[0].cost or 0.0)
-    ahead = [each for each in alone if each is not first and (each.cost or 0.0) <= most]
+    ahead = [record for record in alone if record is not first and (record.cost or 0.0) <= most]
     return (*ahead, first, *[each for each in alone if each is not first and each not in ahead])
 
 
@@ -110,7 +110,7 @@ def clearly_less(one: Sequence[float], other: Sequence[float]) -> bool:
     if count < 2:
         return False
     mean = sum(differences) / count
-    variance = sum((each - mean) ** 2 for each in differences) / (count - 1)
+    variance = sum((difference - mean) ** 2 for difference in differences) / (count - 1)
     if variance == 0:
         return mean > 0
     # Student's 99.5 % point is near 2.58 + 5.8 / degrees of freedom from 8 of them on.

@@ -51,7 +51,7 @@ class PackageHeader:
 def packed(records: Iterable[Record], keep: int = 1) -> str:
     """The best few records of each work on each machine; equal records give equal texts."""
     chosen = [best for _, work in _by_work(records) for best in in_order(work)[:keep]]
-    lines = "".join([f"{json.dumps(to_row(each))}\n" for each in chosen])
+    lines = "".join([f"{json.dumps(to_row(record))}\n" for record in chosen])
     return f"{_first_line(chosen, lines)}\n{lines}"
 
 
@@ -69,8 +69,8 @@ def _first_line(records: Sequence[Record], lines: str) -> str:
         "format": FORMAT,
         "version": VERSION,
         "count": len(records),
-        "targets": sorted({each.target for each in records}),
-        "versions": sorted({pair for each in records for pair in each.versions}),
+        "targets": sorted({record.target for record in records}),
+        "versions": sorted({pair for record in records for pair in record.versions}),
         "digest": hashlib.sha256(lines.encode()).hexdigest(),
     })  # fmt: skip
 
@@ -91,12 +91,12 @@ def winning_records(records: Iterable[Record]) -> tuple[Record, ...]:
     found: list[Record] = []
     for _, work in _by_work(records):
         defaults = {
-            (each.form, each.trace_json)
-            for each in work
-            if each.trial == 0 and each.policy != IN_PLACE and not each.policy.endswith(FINAL)
+            (record.form, record.trace_json)
+            for record in work
+            if record.trial == 0 and record.policy != IN_PLACE and not record.policy.endswith(FINAL)
         }
         order = in_order(work)
-        usual = [each for each in order if (each.form, each.trace_json) in defaults]
+        usual = [record for record in order if (record.form, record.trace_json) in defaults]
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.
@@ -133,9 +133,9 @@ def unpacked(text: str, file: str | None = None) -> tuple[Record, ...]:
     """The records of a package (of that file)."""
     described(text, file)
     rows = [_json(line) for line in text.splitlines()[1:]]
-    if not all(isinstance(each, list) for each in rows):
+    if not all(isinstance(row, list) for row in rows):
         _refuse(file, "A line of it is no record.", "a row of JSON", "another")
-    found = tuple([from_row(tuple(each)) for each in rows])
+    found = tuple([from_row(tuple(row)) for row in rows])
     first, _, rest = text.partition("\n")
     if first != (expected := _first_line(found, rest)):
         _refuse(file, "Its first line says something else than the others.", expected, first[:400])
@@ -147,7 +147,7 @@ def _pairs(what: Any) -> tuple[tuple[str, str], ...] | None:  # as below
     if not isinstance(what, list) or not all(isinstance(each, list) for each in what):
         return None
     pairs = tuple([tuple(each) for each in what])
-    is_text = all(len(each) == 2 and all(isinstance(one, str) for one in each) for each in pairs)
+    is_text = all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs)
     return pairs if is_text else None
 
 

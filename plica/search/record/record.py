@@ -59,7 +59,7 @@ class Record:
     def identity(self) -> str:
         """A digest of what was tried, without its outcome and date."""
         tried = [self.key, self.target, self.form, self.trace_json, self.seed, self.policy]
-        text = json.dumps([*tried, [list(each) for each in self.versions]])
+        text = json.dumps([*tried, [list(version) for version in self.versions]])
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -106,7 +106,7 @@ def _rank(of: Record) -> tuple[Any, ...]:
 
 def to_row(of: Record) -> tuple[Any, ...]:
     """A record as a row of a table, its identity first."""
-    plain = {each.name: getattr(of, each.name) for each in fields(Record)}
+    plain = {field.name: getattr(of, field.name) for field in fields(Record)}
     plain["costs"] = json.dumps(of.costs)
     plain["versions"] = json.dumps(of.versions)
     return of.identity, *plain.values()
@@ -136,7 +136,7 @@ def _check(of: Record) -> None:
     """Illegal records cannot be built."""
     # Any: a row of a file may hold anything.
     texts: tuple[Any, ...] = (of.key, of.target, of.form, of.error, of.policy, of.message)
-    if not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in texts):
+    if not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts):
         _refuse(f"A text in it is none, or longer than {LONGEST_TEXT} characters.", repr(texts))
     if not of.key or not of.target:
         _refuse("It does not say for which work or which machine it is.", repr(texts))

@@ -42,7 +42,7 @@ class RecordSource(ABC):
 
     def find(self, identity: str) -> Record | None:
         """The record of a trial, or None."""
-        return next((each for each in self.all() if each.identity == identity), None)
+        return next((record for record in self.all() if record.identity == identity), None)
 
     def best(self, key: str, target: str) -> Record | None:
         """The best record of some work on a machine, as `plica.search.record.order` ranks them."""
@@ -107,8 +107,8 @@ class OrderedUnion(RecordSource):
         first: dict[str, Record] = {}
         for part in self.parts:
             here = [e for e in part.all(key, target) if (e.key, e.target) not in answered]
-            first = {each.identity: each for each in here} | first
-            answered |= {(each.key, each.target) for each in here if each.cost is not None}
+            first = {record.identity: record for record in here} | first
+            answered |= {(record.key, record.target) for record in here if record.cost is not None}
         return tuple(sorted(first.values(), key=_place))
 
 

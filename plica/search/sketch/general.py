@@ -55,20 +55,20 @@ SUMS_SIDE_BY_SIDE: Final = (1, 2, 8)  # sums of a row at once, besides the usual
 def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of an untuned build, unless it is that of the first rule of thumb."""
     whole = collapsed_query(of)
-    found = by_default(whole.stages, of.facts, machine)
-    if found is None or found.form.form == UNCHANGED:
+    candidate = by_default(whole.stages, of.facts, machine)
+    if candidate is None or candidate.form.form == UNCHANGED:
         return
-    form, first = found.form, formed(whole.stages, of.facts, machine)
+    form, first = candidate.form, formed(whole.stages, of.facts, machine)
     begun = hoisted_kernel(form.stages, of.facts.constant).kernel
     known = default_trace(begun, machine, form.templates)
-    if first is None or first.stages is not form.stages or known is not found.trace:
+    if first is None or first.stages is not form.stages or known is not candidate.trace:
         yield form.form, form.stages
 
 
 def untuned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedule of a build without tuning."""
-    found = default_trace(of, machine) or fallback_schedule(of, machine)[0]
-    yield "default", opened(found, of, machine.registers)
+    trace = default_trace(of, machine) or fallback_schedule(of, machine)[0]
+    yield "default", opened(trace, of, machine.registers)
 
 
 def row_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
@@ -78,11 +78,11 @@ def row_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     loose = of.facts.approximates
     for most in SUMS_SIDE_BY_SIDE:
         assert most != AT_ONCE
-        found = row_form(of.stages, machine, most) or chain_form(
+        stages = row_form(of.stages, machine, most) or chain_form(
             of.stages, machine, most, approximates=loose
         )
-        if found is not None:
-            yield f"rows{most}", found
+        if stages is not None:
+            yield f"rows{most}", stages
 
 
 def _is_plain(of: Stages) -> bool:
@@ -136,8 +136,8 @@ def each_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 def unchanged_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work unchanged, if an untuned build has no form for it."""
     whole = collapsed_query(of).stages
-    found = by_default(whole, of.facts, machine)
-    if found is not None and found.form.form == UNCHANGED:
+    candidate = by_default(whole, of.facts, machine)
+    if candidate is not None and candidate.form.form == UNCHANGED:
         yield UNCHANGED, whole
 
 
@@ -153,15 +153,15 @@ SHARED: Final = 1 << 15  # fewer elements than that are not worth waking other c
 
 def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedules, by where lanes go: along rows, over all axes, along each other axis."""
-    if (found := elementwise(kernel, machine)) is not None:
-        yield "vectors", found
+    if (trace := elementwise(kernel, machine)) is not None:
+        yield "vectors", trace
     if (sizes := _sizes(kernel)) is None:
         return
-    if (found := elementwise(kernel, machine, JOINED)) is not None:
-        yield "joined", found
+    if (trace := elementwise(kernel, machine, JOINED)) is not None:
+        yield "joined", trace
     for axis, size in enumerate(sizes[:-1]):
-        if size > 1 and (found := elementwise(kernel, machine, axis)) is not None:
-            yield f"along{axis}", found
+        if size > 1 and (trace := elementwise(kernel, machine, axis)) is not None:
+            yield f"along{axis}", trace
 
 
 @lru_cache(maxsize=256)

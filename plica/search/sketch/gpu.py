@@ -163,7 +163,7 @@ def drafts(query: sketch_rule.Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
             yield tiles.pop(0)[1:]
         name = formed.form if number == 1 else f"{formed.form}-{number}"
         yield name, partial(_by_form, query, formed, gpu)
-    yield from [each[1:] for each in tiles]
+    yield from [tile[1:] for tile in tiles]
     if not _is_hopeless(query, least, gpu):
         yield from _spread(query, gpu)
 
@@ -175,26 +175,26 @@ def _is_hopeless(query: sketch_rule.Query, least: float, gpu: Gpu) -> bool:
 
 def _other_tiles(query: sketch_rule.Query, gpu: Gpu) -> list[tuple[float, str, Making]]:
     """Tiles of products that no form rule makes, with the cycles they are estimated to take."""
-    found = product_of(query.stages)
+    operands = product_of(query.stages)
     made: list[tuple[float, str, Making]] = []
-    if found is not None and found.dtype in NARROW:
+    if operands is not None and operands.dtype in NARROW:
         for warps in WARPS:
             squares = f"{warps.down}x{warps.across}-{warps.high}x{warps.wide}"
             name = f"warps-{squares}-{warps.steps}-{warps.ahead}-{warps.near}"
-            cycles = cost.warps_cost(found, warps, 1, (False, False), gpu)
-            made.append((cycles, name, partial(_on_cores, query, found, warps, gpu)))
-    if found is not None and found.dtype is f32:
-        for tile, parts in tiles(found, gpu):
+            cycles = cost.warps_cost(operands, warps, 1, (False, False), gpu)
+            made.append((cycles, name, partial(_on_cores, query, operands, warps, gpu)))
+    if operands is not None and operands.dtype is f32:
+        for tile, parts in tiles(operands, gpu):
             size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
             how = f"{tile.ahead}-{tile.near}-{parts}{'-kept' * tile.kept}"
-            cycles = cost.tile_cost(found, tile, parts, gpu)
-            make = partial(_in_tiles, query, found, tile, parts, gpu)
+            cycles = cost.tile_cost(operands, tile, parts, gpu)
+            make = partial(_in_tiles, query, operands, tile, parts, gpu)
             made.append((cycles, f"product-{size}-{how}", make))
     return sorted(made, key=lambda each: each[0])
 
 
 def _spread(query: sketch_rule.Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
-    for threads in (gpu.threads, *[each for each in THREADS if each != gpu.threads]):
+    for threads in (gpu.threads, *[thread for thread in THREADS if thread != gpu.threads]):
         yield f"threads-{threads}", partial(_threads, query, evolve(gpu, threads=threads))
 
 
@@ -233,9 +233,9 @@ def _near(of: Operands, tile: ProductTile, parts: int) -> int:
 
 
 def _default(query: sketch_rule.Query, gpu: Gpu) -> Draft | None:
-    for each in candidates(query.stages, query.facts, gpu):
-        if not refused(each.kernel, gpu):
-            return Draft(each.form.stages, each.trace)
+    for candidate in candidates(query.stages, query.facts, gpu):
+        if not refused(candidate.kernel, gpu):
+            return Draft(candidate.form.stages, candidate.trace)
     return None
 
 

@@ -36,7 +36,7 @@ def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
         return
     every = _each(of, machine)
     # A record finds its form by this name, also once another form is the default.
-    same = [name for name, each in every if each is first.stages]
+    same = [name for name, stages in every if stages is first.stages]
     yield (same[0] if same else first.form), first.stages
     yield from [each for each in every if each[0] not in same]
 
@@ -101,7 +101,7 @@ def _others(machine: Machine) -> dict[str, Machine]:
 
 def _each(of: Query, machine: Machine) -> tuple[tuple[str, Stages], ...]:
     """What each form makes of some stages by itself."""
-    return _by_name(of, machine, tuple([each.name for each in (*FORMS, *installed())]))
+    return _by_name(of, machine, tuple([form.name for form in (*FORMS, *installed())]))
 
 
 @lru_cache(maxsize=64)
@@ -129,9 +129,9 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     if machine.cores > 1:
         others["alone"] = evolve(machine, cores=1)
     for name, other in others.items():
-        found = default_trace(of, other)
-        if found is not None and found is not first:
-            yield name, opened(found, of, machine.registers)
+        trace = default_trace(of, other)
+        if trace is not None and trace is not first:
+            yield name, opened(trace, of, machine.registers)
     if (fewer := _legal(spread(first, of), of)) is not None:
         yield "spread", opened(fewer, of, machine.registers)
 
@@ -157,12 +157,12 @@ def _open_variants(
 
 def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
     """The first of some traces that is a schedule."""
-    for each in variants:
+    for variant in variants:
         try:
-            scenes_of(each, of)
+            scenes_of(variant, of)
         except ScheduleRefused:
             continue
-        return each
+        return variant
     return None
 
 

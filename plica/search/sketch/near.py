@@ -47,14 +47,14 @@ def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     for name, form in thumb_forms(of, machine):
         rest = hoist(form, of.facts.constant).rest
         if len(rest.scratch) == 1 and _copy(kernel_of(rest)) is rest.scratch[0]:
-            outside = [each for each in form.outputs if each is not rest.scratch[0]]
+            outside = [output for output in form.outputs if output is not rest.scratch[0]]
             yield name, evolve(form, outputs=tuple(outside))
 
 
 def _copy(of: Kernel) -> Buffer | None:
     """The copy that a contraction reads its data from, or None."""
-    found = None if roles(of) is None else contraction_blocks(of, runs=True)
-    return None if found is None or found.data is None else made_by(found.data)
+    blocks = None if roles(of) is None else contraction_blocks(of, runs=True)
+    return None if blocks is None or blocks.data is None else made_by(blocks.data)
 
 
 def _outside(kernel: Kernel) -> Kernel | None:
@@ -84,9 +84,9 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     # What reads the copy is in its loop by then: the sums of runs are moved into it, too.
     moves = [n for n, s in enumerate(first.steps) if isinstance(s.instruction, ComputeAt)]
     place = max(places[0], *moves, 0) + 1
-    found = _moved(first, blocks[0], place, order.around[-2])
+    trace = _moved(first, blocks[0], place, order.around[-2])
     try:
-        scene = scenes_of(found, of)[-1]
+        scene = scenes_of(trace, of)[-1]
     except ScheduleRefused:
         return
     block = Handle(place, 0, "block")
@@ -95,26 +95,26 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     if scene.missing(GetLoops(block)) or scene.missing(GetLoops(finish.block)):
         return  # a later step took one of them away
     every = scene.block(block).loops
-    shared = {each.var for each in scene.block(finish.block).loops}
-    own = [each for each in every if each.var not in shared]
-    copied = prod([known(each.extent) or 1 for each in own])
+    shared = {loop.var for loop in scene.block(finish.block).loops}
+    own = [loop for loop in every if loop.var not in shared]
+    copied = prod([known(loop.extent) or 1 for loop in own])
     if own and copied * of.params[-1].dtype.bytes <= machine.near:
-        last = Handle(len(found), len(every) - 1, "loop")
-        steps = (*found.steps, Step(GetLoops(block)), Step(Vectorize(last)))
+        last = Handle(len(trace), len(every) - 1, "loop")
+        steps = (*trace.steps, Step(GetLoops(block)), Step(Vectorize(last)))
         yield "rows", opened(Trace(steps), of, machine.registers)
 
 
 def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:
     label = scenes_of(trace, kernel)[number + 1].outputs[Handle(number, 0, "block")]
-    found = contraction_blocks(kernel, runs=True)
-    return found is not None and found.data is not None and found.data.label == label
+    blocks = contraction_blocks(kernel, runs=True)
+    return blocks is not None and blocks.data is not None and blocks.data.label == label
 
 
 def _moved(trace: Trace, block: int, place: int, loop: Handle) -> Trace:
     """The trace without what it does to a block in the end; that is computed at a loop instead."""
     later = {n: n + 2 * (n >= place) for n in range(len(trace))}
     head = trace.steps[:place]
-    tail = [renumbered(each, later) for each in trace.steps[place:block]]
+    tail = [renumbered(step, later) for step in trace.steps[place:block]]
     asked = Step(trace.steps[block].instruction)
     return Trace((*head, asked, Step(ComputeAt(Handle(place, 0, "block"), loop)), *tail))
 
@@ -146,15 +146,15 @@ def located_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
                 continue  # an output, or there is no such place
             yield pr.compute_at(made, (yield pr.reader_loop(made, number)))
 
-    found = trace_of(located, of)
-    if found.decisions():
-        yield "drawn", found
+    trace = trace_of(located, of)
+    if trace.decisions():
+        yield "drawn", trace
 
 
 def scalar_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work unchanged, if some stage reads nothing."""
     if any(
-        isinstance(each, Each) and not list(loads(each.value)) for each in of.stages.stages[:-1]
+        isinstance(stage, Each) and not list(loads(stage.value)) for stage in of.stages.stages[:-1]
     ):
         yield from located_forms(of, machine)
 
@@ -171,9 +171,9 @@ def scalar_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
             except ScheduleRefused:
                 continue
 
-    found = trace_of(inlined, of)
-    if any(each.instruction.kind == "compute_inline" for each in found.steps):
-        yield "inlined", found
+    trace = trace_of(inlined, of)
+    if any(step.instruction.kind == "compute_inline" for step in trace.steps):
+        yield "inlined", trace
 
 
 LOCATION: Final = SketchRule("location", located_forms, located_traces)

@@ -38,7 +38,7 @@ from plica.search.sketch.tiling import SHARED, WIDEST, is_reduction
 
 def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedules, by the axis of terms that gives the lanes."""
-    found = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
+    found = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
     if len(found) != 1:
         return
     (site,) = found
@@ -50,11 +50,11 @@ def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 @lru_cache(maxsize=256)
 def _over(kernel: Kernel, machine: Machine, at: int) -> Trace | None:
     """The schedule with lanes along one reduction axis, or None if it is refused."""
-    (site,) = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
+    (site,) = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
     of = site.node
     body = of.body
     assert isinstance(body, Store)
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(extent) or 1 for extent in of.extents]
     spatial = [n for n, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [n for n, kind in enumerate(of.kinds) if kind == "reduce" and n != at]
     counts = _counts(sizes[at], machine.lanes(body.buffer.dtype))

@@ -71,7 +71,7 @@ class OpenSplit:
 
     def divides(self, values: Sequence[int]) -> bool:
         """Whether its factors, with other values for its knobs, divide the extent, or need not."""
-        fixed = prod(self.factors) // prod([each.factor for each in self.knobs])
+        fixed = prod(self.factors) // prod([knob.factor for knob in self.knobs])
         if self.peels:
             return fixed * prod(values) <= self.extent
         return self.extent % (fixed * prod(values)) == 0
@@ -126,8 +126,8 @@ def closed(trace: Trace) -> Trace:
         split = step.instruction
         if isinstance(split, Split):
             factors = tuple([
-                numbers.get(each, each) if isinstance(each, Handle) else each
-                for each in split.factors
+                numbers.get(factor, factor) if isinstance(factor, Handle) else factor
+                for factor in split.factors
             ])  # fmt: skip
             step = Step(Split(split.loop, factors), step.decision)
         steps.append(renumbered(step, earlier))
@@ -153,7 +153,7 @@ def _cuts(trace: Trace, kernel: Kernel) -> list[OpenSplit]:
             if factor > 1 and (role := roles.get((number, place), "block")) != "lane"
         ]
         cut = OpenSplit(extent, tuple(factors), tuple(knobs))
-        if knobs and not (cut.peels and any(each.role != "register" for each in knobs)):
+        if knobs and not (cut.peels and any(knob.role != "register" for knob in knobs)):
             found.append(cut)
     return found
 
@@ -161,7 +161,7 @@ def _cuts(trace: Trace, kernel: Kernel) -> list[OpenSplit]:
 @lru_cache(maxsize=64)
 def scenes_of(trace: Trace, kernel: Kernel) -> tuple[Scene, ...]:
     """The scene before each step, and that after the last; raises `ScheduleRefused`."""
-    return (begin(kernel).scene, *[each.scene for each in states(trace, kernel)])
+    return (begin(kernel).scene, *[state.scene for state in states(trace, kernel)])
 
 
 def _roles(
@@ -192,9 +192,9 @@ def is_term(of: For) -> bool:
     """Whether a loop is a reduction loop."""
     return any(
         kind == "reduce" and of.var in free_vars(binding)
-        for each in statements(of)
-        if isinstance(each, Block)
-        for kind, binding in zip(each.kinds, each.bindings, strict=True)
+        for statement in statements(of)
+        if isinstance(statement, Block)
+        for kind, binding in zip(statement.kinds, statement.bindings, strict=True)
     )
 
 
@@ -202,11 +202,11 @@ def _groups(cuts: Iterable[OpenSplit]) -> list[list[OpenSplit]]:
     """Joint decisions: all splits in registers together, each other split alone."""
     together: list[OpenSplit] = []
     alone: list[list[OpenSplit]] = []
-    for each in cuts:
-        if any(knob.role == "register" for knob in each.knobs):
-            together.append(each)
+    for cut in cuts:
+        if any(knob.role == "register" for knob in cut.knobs):
+            together.append(cut)
         else:
-            alone.append([each])
+            alone.append([cut])
     return [*([together] if together else []), *alone]
 
 

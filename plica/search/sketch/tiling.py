@@ -47,10 +47,10 @@ SHARED: Final = 1 << 16  # fewer terms than that are not worth waking other core
 
 def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedule with vectors along the last axis, then along each other that is long enough."""
-    if (found := tiling(kernel, machine)) is None:
+    if (trace := tiling(kernel, machine)) is None:
         return
-    yield "tiled", found
-    (of,) = [each.node for each in map_of(kernel).blocks.values() if is_reduction(each)]
+    yield "tiled", trace
+    (of,) = [block.node for block in map_of(kernel).blocks.values() if is_reduction(block)]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     for along in spatial[:-1]:
         if (known(of.extents[along]) or 1) > 1 and (other := tiling(kernel, machine, along)):
@@ -59,7 +59,7 @@ def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]
     is_uneven = length > lanes and length % lanes != 0
     if is_uneven and (other := tiling(kernel, machine, filled=True)) is not None:
         yield "filled", other
-    for side in range(len({each.buffer for each in loads(of.body)})):
+    for side in range(len({load.buffer for load in loads(of.body)})):
         if (other := tiling(kernel, machine, packed=side)) is not None:
             yield f"packed{side}", other
 
@@ -74,7 +74,7 @@ def tiling(
 ) -> Trace | None:
     """The schedule with vectors along an axis (by default the last), `filled` ones or not, and one
     operand packed, if named; None without a reduction."""
-    found = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
+    found = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
     if len(found) != 1:
         return None
     (site,) = found
@@ -87,7 +87,7 @@ def tiling(
     ]
     if len(readers) > 1:
         return None
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(extent) or 1 for extent in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     if along is not None:  # what is a vector is innermost
         spatial = [*[at for at in spatial if at != along], along]
@@ -149,7 +149,7 @@ def tiling(
 def is_reduction(of: Site[Block]) -> bool:
     """Whether a block is a single reduction over its own loops of static extent."""
     node = of.node
-    loops_ = {each.var: known(each.extent) for each in of.loops}
+    loops_ = {loop.var: known(loop.extent) for loop in of.loops}
     return (
         node.init is not None
         and isinstance(node.body, Store)
@@ -157,9 +157,9 @@ def is_reduction(of: Site[Block]) -> bool:
         and "spatial" in node.kinds
         and set(node.kinds) <= {"reduce", "spatial"}
         and of.scope is None
-        and node.bindings == tuple([each.var for each in of.loops])
+        and node.bindings == tuple([loop.var for loop in of.loops])
         and all(loops_.values())
-        and all(each.kind == "serial" for each in of.loops)
+        and all(loop.kind == "serial" for loop in of.loops)
     )
 
 

@@ -61,11 +61,11 @@ def tiled(trace: Trace, kernel: Kernel) -> LoopOrdering | None:
         if not isinstance(step.instruction, Reorder):
             continue
         scene, every = scenes[number], step.instruction.loops
-        sites = {each: scene.loop(each).node for each in every}
-        terms = [each for each in every if is_term(sites[each])]
+        sites = {handle: scene.loop(handle).node for handle in every}
+        terms = [handle for handle in every if is_term(sites[handle])]
         if not terms or every[0] in terms:
             continue
-        extents = {each: known(site.extent) or 1 for each, site in sites.items()}
+        extents = {handle: known(site.extent) or 1 for handle, site in sites.items()}
         around = every[: every.index(terms[0])]
         return LoopOrdering(number, around, tuple(terms), extents, scenes)
     return None
@@ -75,7 +75,7 @@ def turned(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     """The trace with the loops around the terms in other orders."""
     if (of := tiled(trace, kernel)) is None:
         return ()
-    long = [each for each in of.around if of.extents[each] > 1]
+    long = [handle for handle in of.around if of.extents[handle] > 1]
     if len(long) < 2:
         return ()
     first, *rest = long
@@ -86,7 +86,7 @@ def turned(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
             continue
         instead = dict(zip(long, order, strict=True))
         head, tail = trace.steps[: of.step], trace.steps[of.step :]
-        found.append(Trace((*head, *[_substituted(each, instead) for each in tail])))
+        found.append(Trace((*head, *[_substituted(step, instead) for step in tail])))
     return tuple(found)
 
 
@@ -142,16 +142,16 @@ def written(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     if (of := tiled(trace, kernel)) is None:
         return ()
     scene = of.scenes[-1]
-    for each in reversed(of.terms):
-        if not scene.missing(Unroll(each)):
-            node = scene.loop(each).node
+    for term in reversed(of.terms):
+        if not scene.missing(Unroll(term)):
+            node = scene.loop(term).node
             extent = known(node.extent) or 1
             few = next((few for few in UNROLLED_TERMS if extent % few == 0 and few <= extent), None)
             if extent > 1 and node.kind == "serial" and not node.annotations and few is not None:
-                split = Step(Split(each, (None, few)))
+                split = Step(Split(term, (None, few)))
                 unroll = Step(Unroll(Handle(len(trace), 1, "loop")))
                 return (Trace((*trace.steps, split, unroll)),)
-        if of.extents[each] > 1:
+        if of.extents[term] > 1:
             return ()  # a loop further out: what is inside is written out already
     return ()
 
@@ -184,9 +184,9 @@ def _substituted(step: Step, instead: Mapping[Handle, Handle]) -> Step:
 
 def _moved(of: Instruction, where: Callable[[Handle], Handle]) -> Instruction:
     def move(node: Term) -> Term:
-        found = where(node) if isinstance(node, Handle) else node
-        assert isinstance(found, Term)
-        return found
+        term = where(node) if isinstance(node, Handle) else node
+        assert isinstance(term, Term)
+        return term
 
     return map_bottom_up(move, of)
 

@@ -40,7 +40,7 @@ def whole_text(
         for number in range(len(program.kernels))
     ]
     functions = {name: signature for each in texts for name, signature in each.functions}
-    helpers = {each for of in texts for each in of.helpers}
+    helpers = {helper for of in texts for helper in of.helpers}
     callees = [Callee(f"k{number}", each.can_fail) for number, each in enumerate(texts)]
     return "\n".join(
         [

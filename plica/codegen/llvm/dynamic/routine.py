@@ -42,7 +42,7 @@ class RoutineEmitter:
         self.routine: dp.Routine = folding.program.routines[number]
         self.w = LlvmWriter()
         self.todo: list[tuple[int, tuple[int, ...], str]] = []
-        self.length = sum(len(each.steps) for each in self.routine.regions)
+        self.length = sum(len(region.steps) for region in self.routine.regions)
         self.apart = ".apart" if self.length >= LONG else ""
         self.calls = False  # whether it calls routines that come back
         self.most = 0  # how many results such a routine gives besides the first
@@ -143,7 +143,7 @@ class RoutineEmitter:
             self.step(step)
         match region.end:
             case dp.Yield(registers):
-                values = [self.get(each) for each in registers]
+                values = [self.get(register) for register in registers]
                 if region.tail:
                     self.leave(values)
                     return
@@ -151,7 +151,7 @@ class RoutineEmitter:
                     self.put(target, value)
                 self.w.do(f"br label %{join}")
             case dp.Tail(routine, args):
-                self.tail(routine, [self.get(each) for each in args])
+                self.tail(routine, [self.get(arg) for arg in args])
             case dp.Fail(failure):
                 self.fail(1 + failure)
             case dp.FallThrough():
@@ -189,7 +189,7 @@ class RoutineEmitter:
             case dp.Build(target, tag, fields):
                 self.build(target, tag, fields)
             case dp.CallStep(routine, args, targets):
-                given = [self.get(each) for each in args]
+                given = [self.get(arg) for arg in args]
                 self.call(routine, given, (), targets)
             case dp.ChooseStep(condition, then, orelse, targets):
                 self.choose(condition, then, orelse, targets)
@@ -229,7 +229,7 @@ class RoutineEmitter:
             else:
                 self.put(step.output.target, made)
         callee = self.folding.callees[step.kernel]
-        listed = ", ".join([f"ptr {each}" for each in pointers])
+        listed = ", ".join([f"ptr {pointer}" for pointer in pointers])
         if callee.can_fail:
             failed = w.let(f"call i1 @{callee.name}({listed})")
             outside, on = w.labels("outside", "inside")
@@ -248,9 +248,9 @@ class RoutineEmitter:
             self.put(target, f"@plica.tag.{tag}")
             return
         made = self.take(16 + 8 * len(fields), len(fields), tag)
-        for number, each in enumerate(fields):
+        for number, field in enumerate(fields):
             self.w.do(
-                f"store ptr {self.get(each)}, ptr {word_at(self.w, made, 2 + number)}, align 8"
+                f"store ptr {self.get(field)}, ptr {word_at(self.w, made, 2 + number)}, align 8"
             )
         self.put(target, made)
 
@@ -275,9 +275,9 @@ class RoutineEmitter:
     def ways(self, regions: Sequence[int], targets: tuple[int, ...]) -> None:
         """Let regions be written, and go on where they come together, if they do."""
         (join,) = self.w.labels("join")
-        for each in regions:
-            self.todo.append((each, targets, join))
-        if not regions or not all(self.routine.regions[each].tail for each in regions):
+        for region in regions:
+            self.todo.append((region, targets, join))
+        if not regions or not all(self.routine.regions[region].tail for region in regions):
             self.w.start(join)
 
     def choose(self, condition: int, then: int, orelse: int, targets: tuple[int, ...]) -> None:
@@ -317,7 +317,7 @@ class RoutineEmitter:
         empty = w.let(f"icmp eq ptr {filled}, null")
         w.do(f"br i1 {empty}, label %{new}, label %{old}")
         w.start(new)
-        given = [self.get(each) for each in of.args]
+        given = [self.get(arg) for arg in of.args]
         for value in given:
             self.dup(value)
         for number, value in enumerate(self.call(of.routine, given, of.cells, ())):

@@ -91,14 +91,14 @@ def random_case(seed: int, most: int = 10) -> ModelCase:
     if batch is not None:
         for size in (1, 3):
             given.append(
-                {name: _values(random, (size, *each.shape[1:])) for name, each in inputs.items()}
+                {name: _values(random, (size, *array.shape[1:])) for name, array in inputs.items()}
             )
     if late:
         given = [{**inputs, **growth.said}]
         choice = RowChoice(apart, opset, ())
         for _ in range(OTHERS):
-            values = {name: _values(apart, each.shape) for name, each in inputs.items()}
-            said = {name: other_value(choice, each) for name, each in growth.said.items()}
+            values = {name: _values(apart, array.shape) for name, array in inputs.items()}
+            said = {name: other_value(choice, array) for name, array in growth.said.items()}
             given.append({**values, **said})
     nodes = tuple(growth.nodes)
     case = ModelCase(nodes, growth.stored, outputs, opset, tuple(given), batch, late)
@@ -154,8 +154,8 @@ class _Growth:
             # The latest value is taken most often: models are deep rather than wide.
             back = min(int(self.random.expovariate(0.7)), len(self.known) - 1)
             x = self.known[-1 - back]
-            fitting = [each for each in self.kinds.values() if _fits(each, x)]
-            weights = [each.weight for each in fitting]
+            fitting = [kind for kind in self.kinds.values() if _fits(kind, x)]
+            weights = [node_kind.weight for node_kind in fitting]
             if fitting and self.add(self.random.choices(fitting, weights)[0], x):
                 return
 
@@ -176,27 +176,27 @@ class _Growth:
         node = helper.make_node(drawn.kind, names, outputs, name=f"n{number}", **drawn.attrs)
         tensors = [each for each in drawn.inputs if isinstance(each, KnownTensor)]
         tensors += drawn.reads
-        arrays = {each.name: each.array for each in tensors} | constants
+        arrays = {tensor.name: tensor.array for tensor in tensors} | constants
         if not _is_fair(node, arrays) or (kind.jumps and not all(each.exact for each in tensors)):
             return False
         found = one_node(node, arrays, self.opset)
         if found is None or not all(map(_tame, found)):
             return False
-        exact = kind.keeps and all(each.exact for each in tensors)
+        exact = kind.keeps and all(tensor.exact for tensor in tensors)
         self.nodes.append(node)
         said = {}
         if self.late and drawn.kind in BY_VALUE and self.random.random() < 0.8:
-            said = {name: each for name, each in constants.items() if each.dtype in (bool, int)}
+            said = {name: array for name, array in constants.items() if array.dtype in (bool, int)}
         self.said |= said
-        self.stored |= {name: each for name, each in constants.items() if name not in said}
-        self._used.update(names, [each.name for each in drawn.reads])
-        self.known += [KnownTensor(name, np.asarray(each), exact)
-                       for name, each in zip(outputs, found, strict=True)]  # fmt: skip
+        self.stored |= {name: array for name, array in constants.items() if name not in said}
+        self._used.update(names, [read.name for read in drawn.reads])
+        self.known += [KnownTensor(name, np.asarray(array), exact)
+                       for name, array in zip(outputs, found, strict=True)]  # fmt: skip
         return True
 
     def outputs(self) -> tuple[str, ...]:
         """What nothing uses, and now and then something that is used."""
-        made = [each.name for each in self.known if each.name.startswith("v")]
+        made = [tensor.name for tensor in self.known if tensor.name.startswith("v")]
         return tuple(name for name in made if name not in self._used or self.random.random() < 0.1)
 
 

@@ -106,10 +106,10 @@ def _pair(*kinds: str) -> Row:
 def _like(c: RowChoice, x: KnownTensor) -> Array:
     """A constant that broadcasts with x."""
     shape = [size if c.maybe(0.6) else 1 for size in x.array.shape]
-    found = c.array(*shape[c.random.randrange(len(shape) + 1) :])
+    array = c.array(*shape[c.random.randrange(len(shape) + 1) :])
     if x.array.dtype.kind in "iu":
-        return (np.abs(found) * 4 + 1).astype(x.array.dtype)
-    return found > 0 if x.array.dtype.kind == "b" else found.astype(x.array.dtype)
+        return (np.abs(array) * 4 + 1).astype(x.array.dtype)
+    return array > 0 if x.array.dtype.kind == "b" else array.astype(x.array.dtype)
 
 
 def _reduce(c: RowChoice, x: KnownTensor) -> Drawn:

@@ -59,9 +59,9 @@ def _side(name: str, x: KnownTensor, axis: int, stop: int, kind: str) -> GraphPr
     from onnx import helper, numpy_helper
 
     ends = {"start": i64(0), "stop": i64(stop), "axis": i64(axis)}
-    stored = [numpy_helper.from_array(each, f"{name}_{word}") for word, each in ends.items()]
+    stored = [numpy_helper.from_array(array, f"{name}_{word}") for word, array in ends.items()]
     nodes = [
-        helper.make_node("Slice", [x.name, *(each.name for each in stored)], [f"{name}_part"]),
+        helper.make_node("Slice", [x.name, *(proto.name for proto in stored)], [f"{name}_part"]),
         helper.make_node(kind, [f"{name}_part"], [f"{name}_out"]),
     ]
     return helper.make_graph(nodes, name, [], [_info(f"{name}_out", x)], stored)
@@ -140,7 +140,7 @@ def other_value(c: RowChoice, of: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if of.dtype == bool:
         flips = [c.maybe(0.3) for _ in range(of.size)]
         return np.asarray(of ^ np.asarray(flips, bool).reshape(of.shape))
-    found = of.copy()
+    array = of.copy()
     if of.size:
-        found.reshape(-1)[c.number(0, of.size)] += c.pick(-1, 0, 1)
-    return found
+        array.reshape(-1)[c.number(0, of.size)] += c.pick(-1, 0, 1)
+    return array

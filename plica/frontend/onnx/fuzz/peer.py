@@ -128,9 +128,9 @@ def model_of(  # noqa: PLR0917  # what a model is made of
         [ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(each), name) for name, each in stored.items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    made.ir_version = IR_VERSION
-    return made
+    model_proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model_proto.ir_version = IR_VERSION
+    return model_proto
 
 
 @cache

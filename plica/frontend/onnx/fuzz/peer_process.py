@@ -75,8 +75,8 @@ def ask(model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
 
 def _end(owner: int) -> None:
     """End the process of the peer; that of the one this was forked from is not its own."""
-    if os.getpid() == owner and (found := _PROCESSES.pop(owner, None)) is not None:
-        found.end()
+    if os.getpid() == owner and (peer_process := _PROCESSES.pop(owner, None)) is not None:
+        peer_process.end()
 
 
 def serve(file: int) -> None:

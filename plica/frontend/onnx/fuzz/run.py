@@ -154,8 +154,8 @@ def _agrees(case: ModelCase, mine: Sequence[Any], others: Sequence[peers.Array] 
 
 
 def _difference(mine: Any, other: Any) -> str | None:
-    found = np.asarray(mine)
-    return difference(found, np.asarray(other), TOLERANCE.get(found.dtype.name, 0.0))
+    array = np.asarray(mine)
+    return difference(array, np.asarray(other), TOLERANCE.get(array.dtype.name, 0.0))
 
 
 # --- smaller cases -------------------------------------------------------------------------------
@@ -164,10 +164,10 @@ def _difference(mine: Any, other: Any) -> str | None:
 def smallest(case: ModelCase, run: Run, reason: str) -> tuple[ModelCase, str | None]:
     """The fewest nodes that go wrong alone, and why; no reason where it is rounding that grew."""
     alone = (attrs.evolve(case, given=(each,)) for each in case.given)
-    case = next((each for each in alone if _tried(each, run) is not None), case)
-    for each in _parts(case):
-        if (found := _tried(each, run)) is not None:
-            return each, found if len(each.nodes) == 1 or not _shaky(each) else None
+    case = next((model_case for model_case in alone if _tried(model_case, run) is not None), case)
+    for part in _parts(case):
+        if (found := _tried(part, run)) is not None:
+            return part, found if len(part.nodes) == 1 or not _shaky(part) else None
     return case, reason if not _shaky(case) else None
 
 
@@ -199,9 +199,9 @@ def _shaky(case: ModelCase) -> bool:
     given = case.given[0]
     random = np.random.default_rng(0)
     moved = {
-        name: (each * (1 + 1e-6 * random.normal(size=each.shape))).astype(each.dtype)
-        if each.dtype.kind == "f" else each
-        for name, each in given.items()
+        name: (array * (1 + 1e-6 * random.normal(size=array.shape))).astype(array.dtype)
+        if array.dtype.kind == "f" else array
+        for name, array in given.items()
     }  # fmt: skip
     before, after = peers.answers(case.model, given), peers.answers(case.model, moved)
     if before is None or after is None:

@@ -18,7 +18,7 @@ with lazy_imports(__name__):  # few models compute axes
 
 def chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
     """The axes of x that some may name, and whether these are different axes of x."""
-    numbers = axes_in(node, [each for each in axes if isinstance(each, int)], rank(x))
+    numbers = axes_in(node, [axis for axis in axes if isinstance(axis, int)], rank(x))
     if numbers_of(axes) is not None:
         return numbers, const(True)
     if len(axes) > rank(x):
@@ -31,20 +31,20 @@ def by_axis(
     axes: Sequence[Piece], given: Sequence[Piece], at: int, rank_: int, other: Expr
 ) -> Expr:
     """A value for one axis of `rank_`, or `other` if the axes do not include it."""
-    found = other
+    expr = other
     for axis, value in zip(axes, given, strict=True):
         if isinstance(axis, int):
-            found = amount(value) if axis % rank_ == at else found
+            expr = amount(value) if axis % rank_ == at else expr
             continue
         here = op.equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
-        found = op.where(here, amount(value), found)
-    return found
+        expr = op.where(here, amount(value), expr)
+    return expr
 
 
 def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
     """Whether a given number of axes are different ones, all there: which of them are named says
     so."""
-    return op.equal(total_of([to(each, i64) for each in named], op.add, ZERO), count)
+    return op.equal(total_of([to(expr, i64) for expr in named], op.add, ZERO), count)
 
 
 def named_axes(axes: Expr, width: int) -> list[Expr]:
@@ -56,8 +56,8 @@ def named_axes(axes: Expr, width: int) -> list[Expr]:
 def numbered(named: Sequence[Expr]) -> list[Expr]:
     """For each axis, how many axes before it are not named."""
     counts: list[Expr] = [ZERO]
-    for each in named[:-1]:
-        counts.append(counts[-1] + op.where(each, ZERO, ONE))
+    for expr in named[:-1]:
+        counts.append(counts[-1] + op.where(expr, ZERO, ONE))
     return counts
 
 
@@ -82,8 +82,8 @@ class AxisMatrix:
         count = amount(product(shape(axes)))
         fits = are_axes(self.named, count)
         if all_if_none:
-            self.named = [op.logical_or(each, op.equal(count, ZERO)) for each in self.named]
-        self.sizes = [amount(each) for each in shape(x)]
+            self.named = [op.logical_or(expr, op.equal(count, ZERO)) for expr in self.named]
+        self.sizes = [amount(scalar) for scalar in shape(x)]
         pairs = list(zip(self.named, self.sizes, strict=True))
         self.kept = [op.where(flag, ONE, size) for flag, size in pairs]
         self.gone = [op.where(flag, size, ONE) for flag, size in pairs]
@@ -102,19 +102,19 @@ class AxisMatrix:
 
     def _offsets(self, at: Expr, parts: Sequence[Expr]) -> Expr:
         """Where places counted through some axes lie in x."""
-        found: Expr = at * ZERO
+        expr: Expr = at * ZERO
         for axis in reversed(range(rank(self.x))):
             part = op.maximum(parts[axis], ONE)
-            found = found + at % part * amount(product(shape(self.x)[axis + 1 :]))
+            expr = expr + at % part * amount(product(shape(self.x)[axis + 1 :]))
             at = at // part
-        return found
+        return expr
 
     def folded(self, of: Expr, keep: bool, count: int | None) -> Expr:
         """A vector with one element for each row, in the shape that is left of x."""
         sizes = self.kept
         if not keep and count is not None:
             sizes = remaining_sizes(self.x, self.named, rank(self.x) - count)
-        return reshaped(of, [self.node.measured(each, at) for at, each in enumerate(sizes)])
+        return reshaped(of, [self.node.measured(size, at) for at, size in enumerate(sizes)])
 
     def back(self, matrix: Expr) -> Expr:
         """A matrix of the same sizes with its elements where those of x are."""

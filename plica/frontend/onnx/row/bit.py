@@ -64,11 +64,11 @@ def _bits(x: Expr, of: DType) -> Expr:
     normal = code * const(1 << fraction, i64) + part
     tiny = usual < _power(1 - bias)
     few = op.cast(_scaled(op.where(tiny, usual, const(0.0, f64)), bias - 1 + fraction), i64)
-    found = op.where(tiny, few, normal)
-    found = op.where(op.isinf(wide), const(infinity, i64), found)
-    found = op.where(op.isnan(wide), const(infinity | 1 << (fraction - 1), i64), found)
+    expr = op.where(tiny, few, normal)
+    expr = op.where(op.isinf(wide), const(infinity, i64), expr)
+    expr = op.where(op.isnan(wide), const(infinity | 1 << (fraction - 1), i64), expr)
     top = LOW if of.bytes == 8 else const(1 << (8 * of.bytes - 1), i64)
-    return op.where(op.signbit(wide), found + top, found)
+    return op.where(op.signbit(wide), expr + top, expr)
 
 
 def _float(bits: Expr, of: DType) -> Expr:
@@ -86,16 +86,16 @@ def _float(bits: Expr, of: DType) -> Expr:
     exponent, part = code // one, op.cast(code % one, f64)
     away = exponent - const(bias, i64)
     up, left = (away >= const(0, i64), op.where(away < const(0, i64), -away, away))
-    found = part * _power(-fraction) + const(1.0, f64)
+    expr = part * _power(-fraction) + const(1.0, f64)
     for step in range(bias.bit_length()):
         bit = op.equal(left // const(1 << step, i64) % const(2, i64), const(1, i64))
         by = op.where(up, _power(1 << step), _power(-(1 << step)))
-        found = op.where(bit, found * by, found)
-    found = op.where(exponent < const(1, i64), _scaled(part, 1 - bias - fraction), found)
+        expr = op.where(bit, expr * by, expr)
+    expr = op.where(exponent < const(1, i64), _scaled(part, 1 - bias - fraction), expr)
     top_code = const(infinity, i64)
-    found = op.where(op.equal(code, top_code), const(np.inf, f64), found)
-    found = op.where(top_code < code, const(np.nan, f64), found)
-    return to(op.where(minus, -found, found), of)
+    expr = op.where(op.equal(code, top_code), const(np.inf, f64), expr)
+    expr = op.where(top_code < code, const(np.nan, f64), expr)
+    return to(op.where(minus, -expr, expr), of)
 
 
 # fmt: off

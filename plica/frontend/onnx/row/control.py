@@ -74,7 +74,7 @@ def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | 
     else:
         assert isinstance(no, Diagnostic)
         (values, inside), fault, holds = yes, no, chosen
-    made = [only_where(node, each, holds, fault) for each in values]
+    made = [only_where(node, value, holds, fault) for value in values]
     node.reading.absorb(inside)
     return made
 
@@ -143,7 +143,7 @@ def _written_out(
     if scans and not turn:
         given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
         items, inside = node.region(body, *given)
-        return [*state, *(repeat.no_rows(each, 0, inside) for each in items[1 + len(state) :])]
+        return [*state, *(repeat.no_rows(item, 0, inside) for item in items[1 + len(state) :])]
     return [*state, *(op.stack(tuple(row), axis=0) for row in rows)]
 
 
@@ -166,7 +166,7 @@ def _written_turn(
 ) -> list[TensorValue]:
     """The results of an unrolled iteration: at a branch point both ways, unless ranks differ."""
     found, inside = _turn_of(node, body, given)
-    if any(isinstance(each, AnyRankValue) for each in found):
+    if any(isinstance(tensor_value, AnyRankValue) for tensor_value in found):
         return node.run(body, *given)
     node.reading.absorb(inside)
     return found
@@ -216,8 +216,8 @@ def _recursive(
     ]
     # Exporters of other frameworks carry weights, too: what no turn changes is no state.
     same = {
-        at: each
-        for at, each in enumerate(state)
+        at: tensor_value
+        for at, tensor_value in enumerate(state)
         if at not in lists and _hands_on(body, 1 + at, 2 + at)
     }
     moving = [each for at, each in enumerate(state) if at not in lists and at not in same]
@@ -250,7 +250,7 @@ def _recursive(
             else:
                 after.append(value)
         next_ = [turn + const(1, i64), as_scalar(found[0].expr), *carried.after(after)]
-        return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
+        return Turn(next_, [tensor_value.expr for tensor_value in found[1 + len(state) :]], added)
 
     changing = repeat.changing_sizes(node, start, lambda *e: turn_of(*e).state)
     region.clear()
@@ -314,27 +314,27 @@ def _appended(node: OnnxNode, before: GrowingValue, after: TensorValue) -> tuple
 
 def _counted(turn_of: Callable[..., Turn], *held: Expr) -> list[Expr]:
     """A turn that counts what lists grow by, in tensors and in elements."""
-    made = turn_of(*held)
-    sizes = list(held[len(made.state) :])
-    for slot, some in enumerate(made.added):
+    turn = turn_of(*held)
+    sizes = list(held[len(turn.state) :])
+    for slot, some in enumerate(turn.added):
         sizes[2 * slot] = sizes[2 * slot] + const(len(some), i64)
-        for each in some:
-            sizes[2 * slot + 1] = sizes[2 * slot + 1] + amount(product(shape(each)))
-    return [*made.state, *sizes]
+        for expr in some:
+            sizes[2 * slot + 1] = sizes[2 * slot + 1] + amount(product(shape(expr)))
+    return [*turn.state, *sizes]
 
 
 def _filled(turn_of: Callable[..., Turn], wide: int, *held: Expr) -> tuple[list[Expr], list[Expr]]:
     """A turn that puts what lists grow by into the room for it."""
-    made = turn_of(*held[:wide])
+    turn = turn_of(*held[:wide])
     buffers = list(held[wide:])
-    for slot, some in enumerate(made.added):
+    for slot, some in enumerate(turn.added):
         at, start, elements, table = buffers[4 * slot : 4 * slot + 4]
-        for each in some:
-            flat = op.ravel(each)
-            elements, table = put_behind(elements, start, flat), put_behind(table, at, rows([each]))
+        for expr in some:
+            flat = op.ravel(expr)
+            elements, table = put_behind(elements, start, flat), put_behind(table, at, rows([expr]))
             at, start = at + const(1, i64), start + amount(shape(flat)[0])
         buffers[4 * slot : 4 * slot + 4] = [at, start, elements, table]
-    return [*made.state, *buffers], made.items
+    return [*turn.state, *buffers], turn.items
 
 
 def _behind(base: RaggedValue, elements: Expr, table: Expr, ranks: set[int]) -> RaggedValue:

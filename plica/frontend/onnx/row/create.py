@@ -37,9 +37,9 @@ def _constant(node: OnnxNode) -> Expr:
         node.malformed("A Constant has one value.", "one", str(given))
     match given[0]:
         case "value":
-            found = node.tensor("value")
-            assert found is not None
-            return stored_const(found, listed=False)
+            array = node.tensor("value")
+            assert array is not None
+            return stored_const(array, listed=False)
         case "value_float":
             return const(node.real("value_float", 0.0), f32)
         case "value_floats":
@@ -51,14 +51,14 @@ def _constant(node: OnnxNode) -> Expr:
 
 
 def _constant_of_shape(node: OnnxNode) -> Expr:
-    sizes = [each if isinstance(each, int) else size_from(node, each, at)
-             for at, each in enumerate(pieces(node, 0))]  # fmt: skip
+    sizes = [piece if isinstance(piece, int) else size_from(node, piece, at)
+             for at, piece in enumerate(pieces(node, 0))]  # fmt: skip
     if (value := node.tensor("value")) is None:
         value = np.zeros(1, np.float32)
     if value.size != 1:
         node.malformed("ConstantOfShape takes one value.", "one element", str(value.shape))
-    numbers = [each for each in sizes if isinstance(each, int)]
-    if any(each < 0 for each in numbers) or math.prod(numbers) > MOST:
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if any(number < 0 for number in numbers) or math.prod(numbers) > MOST:
         node.malformed("ConstantOfShape has a shape that no tensor has.", "a shape", str(sizes))
     one = const(value)
     return op.full(shape=tuple(sizes), value=value.reshape(-1)[0].item(), dtype=one.dtype)
@@ -66,9 +66,9 @@ def _constant_of_shape(node: OnnxNode) -> Expr:
 
 def _range(node: OnnxNode) -> Expr:
     of = dtype(node.x(0))
-    terms = [None if each is None else each.terms() for each in node.inputs]
-    if of is i64 and all(each is not None and each.size == 1 for each in terms):
-        start, stop, step = (each.reshape(-1)[0] for each in terms if each is not None)
+    terms = [None if tensor_value is None else tensor_value.terms() for tensor_value in node.inputs]
+    if of is i64 and all(term is not None and term.size == 1 for term in terms):
+        start, stop, step = (term.reshape(-1)[0] for term in terms if term is not None)
         if isinstance(stop, Scalar) and start == 0 and step == 1:
             for at in range(3):
                 node.value(at)
@@ -87,14 +87,14 @@ def _range_by_value(
     node: OnnxNode, start: TensorValue, stop: TensorValue, step: TensorValue
 ) -> Expr:
     """Range: numbers from a start by a step."""
-    first, end, by = (as_scalar(each.expr) for each in (start, stop, step))
+    first, end, by = (as_scalar(tensor_value.expr) for tensor_value in (start, stop, step))
     of = dtype(first)
     if (given := step.numbers()) is not None and not given.any():
         node.malformed("Range takes finite numbers and a step.", "a step", "0")
     fits = op.logical_not(op.equal(by, like(0, by)))
     if of.is_float:
-        for each in (first, end, by):
-            fits = op.logical_and(fits, op.absolute(to(each, f64)) < const(math.inf, f64))
+        for expr in (first, end, by):
+            fits = op.logical_and(fits, op.absolute(to(expr, f64)) < const(math.inf, f64))
         span = to(end - first, f64) / to(by, f64)
         count = to(op.ceil(span), i64)
     else:
@@ -149,7 +149,7 @@ _COSINES: Final = {
 def _mel(node: OnnxNode) -> Expr:
     """The weights from a spectrum to mel bands, which depend on settings alone."""
     numbers = [node.need(at).numbers() for at in range(5)]
-    if all(each is not None for each in numbers):
+    if all(array is not None for array in numbers):
         bins_, size, rate_ = (int(node.scalar(at)) for at in range(3))
         in_order = 0 <= float(node.scalar(3)) < float(node.scalar(4)) <= rate_ / 2
         if min(bins_, size, rate_) < 1 or bins_ * size > MOST_MEL_WEIGHTS or not in_order:
@@ -188,8 +188,8 @@ def _mel(node: OnnxNode) -> Expr:
     rises = op.where(op.logical_and(lower <= at, at <= middle), rises, none)
     rises = op.where(op.equal(lower, middle), op.where(op.equal(at, middle), one, none), rises)
     falls = (upper - at) / op.maximum(upper - middle, one)
-    found: Expr = op.where(op.logical_and(middle <= at, at < upper), falls, rises)
-    return to(settled(found, MOST_MEL_WEIGHTS), of)
+    expr: Expr = op.where(op.logical_and(middle <= at, at < upper), falls, rises)
+    return to(settled(expr, MOST_MEL_WEIGHTS), of)
 
 
 # fmt: off

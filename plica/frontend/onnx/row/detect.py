@@ -38,10 +38,10 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     least = None if node.value(4) is None else as_scalar(node.x(4))
     if 0 in map(known, (batch, classes, count)):
         return const(np.zeros((0, 3), np.int64))
-    sizes = [known(each) for each in (batch, classes, count)]
+    sizes = [known(scalar) for scalar in (batch, classes, count)]
     if None not in sizes and dtype(boxes) is f32 and dtype(scores) is f32:
         least_ = () if least is None else (least,)
-        numbers = [each for each in sizes if each is not None]
+        numbers = [size for size in sizes if size is not None]
         return _one_by_one(node, numbers, boxes, scores, (most, overlap, *least_))
     if known(count) is None:  # one that no class wants, so that there is a first
         boxes = op.pad(boxes, ((0, 0), (0, 1), (0, 0)))
@@ -54,8 +54,8 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         order, wanted, count = _candidates(node, scores, scores > least)
     flat = op.reshape(order, (batch, classes * count))
     corners = [
-        op.reshape(op.take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
-        for each in _corners(boxes, centred)
+        op.reshape(op.take_along_axis(corner, flat, axis=1, mode="clip"), (batch, classes, count))
+        for corner in _corners(boxes, centred)
     ]
     # Remaining boxes have their own index, others one past the end; the kept one is the last.
     place, behind = (
@@ -71,7 +71,7 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         left = state < behind
         chosen = op.logical_and(op.equal(state, first), left)
         at = to(first, i64)
-        best = [op.take_along_axis(each, at, axis=2, mode="clip") for each in corners]
+        best = [op.take_along_axis(corner, at, axis=2, mode="clip") for corner in corners]
         over = op.logical_and(left, _covers(best, corners, overlap))
         new = op.where(chosen, last, op.where(over, behind, state))
         return [new, first_of(new), number + ONE]
@@ -97,8 +97,8 @@ def _one_by_one(
         return const(np.zeros((0, 3), np.int64))
     centred = node.flag("center_point_box")
     kernel = suppression(sizes, room, centred=centred, has_least=len(settings) > 2)
-    found = node.call(kernel, "suppression", boxes, scores, *settings)
-    return prefix(Project(found, 0), node.measured(Project(found, 1)))
+    expr = node.call(kernel, "suppression", boxes, scores, *settings)
+    return prefix(Project(expr, 0), node.measured(Project(expr, 1)))
 
 
 def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:

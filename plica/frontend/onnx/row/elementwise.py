@@ -49,7 +49,7 @@ def _directly() -> dict[str, Row]:
     """Operators whose record says the ONNX name, with the same inputs and nothing to set."""
     found: dict[str, Row] = {}
     files = (activation, comparison, elementwise)
-    for record in [each for file in files for each in vars(file).values()]:
+    for record in [var for file in files for var in vars(file).values()]:
         if isinstance(record, Operator) and not record.attributes and not record.variadic:
             found |= {each: direct(record) for each in record.onnx if each not in _SPECIAL}
     return found
@@ -113,13 +113,13 @@ def _pow(node: OnnxNode) -> Expr:
 def _is_inf(node: OnnxNode) -> Expr:
     x = node.x()
     up, down = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    found = op.isinf(x)
+    expr = op.isinf(x)
     if up and down:
-        return found
+        return expr
     if not up and not down:
-        return op.logical_and(found, op.logical_not(found))
+        return op.logical_and(expr, op.logical_not(expr))
     side = x > like(0, x) if up else x < like(0, x)
-    return op.logical_and(found, side)
+    return op.logical_and(expr, side)
 
 
 def _clip(node: OnnxNode) -> Expr:

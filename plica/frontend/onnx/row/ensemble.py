@@ -135,8 +135,8 @@ def table_of(
 
 def weights_in(nodes: Sequence[TreeNode]) -> list[tuple[int, float]]:
     """What all leaves give."""
-    leaves = [each for each in nodes if not isinstance(each, TreeBranch | SameNode)]
-    return [entry for each in leaves for entry in each]
+    leaves = [node for node in nodes if not isinstance(node, TreeBranch | SameNode)]
+    return [entry for leaf in leaves for entry in leaf]
 
 
 def _lowered(split: np.floating[Any]) -> np.floating[Any]:

@@ -66,11 +66,11 @@ def _fused_matmul(node: OnnxNode) -> Expr:
     if node.flag("transBatchA") or node.flag("transBatchB"):
         node.unsupported("FusedMatMul takes batches where they stand.", "transBatchA=transBatchB=0")
     a, b = node.x(0), node.x(1)
-    made = op.matmul(
+    expr = op.matmul(
         _transposed(a) if node.flag("transA") else a, _transposed(b) if node.flag("transB") else b
     )
     alpha = node.real("alpha", 1.0)
-    return made if alpha == 1.0 else made * like(alpha, made)
+    return expr if alpha == 1.0 else expr * like(alpha, expr)
 
 
 def _bias_gelu(approximate: str) -> Row:
@@ -93,8 +93,8 @@ def _normed(x: Expr, gamma: Expr, beta: Expr | None, epsilon: float, centred: bo
         inner = inner - op.mean(inner, axis=(-1,), keepdims=True)
     power = op.mean(op.square(inner), axis=(-1,), keepdims=True)
     scaled = inner * op.rsqrt(power + like(epsilon, power))
-    made = to(scaled, dtype(x)) * gamma
-    return made if beta is None else made + beta
+    expr = to(scaled, dtype(x)) * gamma
+    return expr if beta is None else expr + beta
 
 
 def _skip_norm(centred: bool) -> Row:
@@ -108,8 +108,8 @@ def _skip_norm(centred: bool) -> Row:
         epsilon = node.real("epsilon", 1e-12)
         if any(node.proto.output[1:3]):
             node.unsupported("Means and spreads are results while training.", "one result")
-        made = _normed(whole, node.x(2), beta, epsilon, centred)
-        return [made, whole, whole, whole][: max(1, len(node.proto.output))]
+        expr = _normed(whole, node.x(2), beta, epsilon, centred)
+        return [expr, whole, whole, whole][: max(1, len(node.proto.output))]
 
     return row
 
@@ -126,11 +126,11 @@ def _embed_norm(node: OnnxNode) -> Made:
         whole = whole + op.slice(position, (0,), (length,))
     if segments is not None and (table := node.maybe(4)) is not None:
         whole = whole + op.take(table, segments, axis=0)
-    made = _normed(whole, node.x(5), node.x(6), node.real("epsilon", 1e-12), centred=True)
+    expr = _normed(whole, node.x(5), node.x(6), node.real("epsilon", 1e-12), centred=True)
     counted = (
         op.zeros(shape=(batch,), dtype=i32) if mask is None else op.sum(to(mask, i32), axis=(1,))
     )
-    return [made, counted, whole][: max(1, len(node.proto.output))]
+    return [expr, counted, whole][: max(1, len(node.proto.output))]
 
 
 # --- attention ------------------------------------------------------------------------------------
@@ -201,30 +201,30 @@ def _attention(node: OnnxNode) -> Expr:
         node.unsupported(
             "Attention has three parts of one width.", "no rotary, no qkv_hidden_sizes"
         )
-    made = op.matmul(node.x(0), node.x(1))
+    expr = op.matmul(node.x(0), node.x(1))
     if (bias := node.maybe(2)) is not None:
-        made = made + bias
-    width, rest = divmod(known(shape(made)[2]) or 0, 3)
+        expr = expr + bias
+    width, rest = divmod(known(shape(expr)[2]) or 0, 3)
     if rest:
         node.malformed("The weight is for queries, keys and values.", "3 n", str(node.type(1)))
-    parts = [op.slice(made, (at * width,), ((at + 1) * width,), axes=(2,)) for at in range(3)]
-    return _attended(node, [_heads(node, each) for each in parts], 3, node.maybe(5))
+    parts = [op.slice(expr, (at * width,), ((at + 1) * width,), axes=(2,)) for at in range(3)]
+    return _attended(node, [_heads(node, part) for part in parts], 3, node.maybe(5))
 
 
 def _multi_head(node: OnnxNode) -> Expr:
     """query, key, value, bias of all three, padding of keys, added to scores, past."""
     _without_past(node, 6, 7)
     given = [node.x(0), node.x(1), node.x(2)]
-    if any(rank(each) != 3 for each in given):
+    if any(rank(expr) != 3 for expr in given):
         node.unsupported("Queries, keys and values are given apart.", "rank 3", str(node.type(1)))
     if (bias := node.maybe(3)) is not None:
         at, parts = 0, []
-        for each in given:
-            width = known(shape(each)[2]) or 0
-            parts.append(each + op.slice(bias, (at,), (at + width,)))
+        for expr in given:
+            width = known(shape(expr)[2]) or 0
+            parts.append(expr + op.slice(bias, (at,), (at + width,)))
             at += width
         given = parts
-    return _attended(node, [_heads(node, each) for each in given], 4, node.maybe(5))
+    return _attended(node, [_heads(node, expr) for expr in given], 4, node.maybe(5))
 
 
 # fmt: off

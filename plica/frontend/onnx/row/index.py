@@ -90,8 +90,8 @@ def _unique(node: OnnxNode) -> Made:
 
 def _unique_elements(node: OnnxNode, x: Expr, in_order: bool) -> Made:
     """Unique: the different elements, the first place of each, which each is, how often."""
-    found = op.unique(x, sorted=in_order)
-    values, first, inverse, counts, count = (Project(found, at) for at in range(5))
+    expr = op.unique(x, sorted=in_order)
+    values, first, inverse, counts, count = (Project(expr, at) for at in range(5))
     size = node.measured(count)
     return [prefix(values, size), prefix(first, size), inverse, prefix(counts, size)]
 
@@ -100,8 +100,8 @@ def _unique_along(node: OnnxNode, x: Expr, axis: int, in_order: bool) -> Made:
     """Unique along an axis: the same of its different slices, in the order of words."""
     rows = op.moveaxis(x, axis, 0)
     count, *rest = shape(rows)
-    found = op.unique(_numbered(op.reshape(rows, (count, product(rest)))), sorted=in_order)
-    _, first, inverse, counts, number = (Project(found, at) for at in range(5))
+    expr = op.unique(_numbered(op.reshape(rows, (count, product(rest)))), sorted=in_order)
+    _, first, inverse, counts, number = (Project(expr, at) for at in range(5))
     size = node.measured(number, axis)
     chosen = prefix(first, size)
     return [op.take(x, chosen, axis=axis), chosen, inverse, prefix(counts, size)]
@@ -227,8 +227,8 @@ def _top_k(node: OnnxNode) -> Made:
     k = given
     if not 0 <= k <= length:
         node.malformed("TopK takes no more than there is.", f"0 to {length}", str(k))
-    found = op.topk(x, k=k, axis=axis, largest=largest)
-    return [Project(found, 0), Project(found, 1)]
+    expr = op.topk(x, k=k, axis=axis, largest=largest)
+    return [Project(expr, 0), Project(expr, 1)]
 
 
 def _reverse_sequence(node: OnnxNode) -> Expr:

@@ -140,7 +140,7 @@ def _label_encoder(node: OnnxNode) -> Expr:
         kinds = (np.int64, np.float32)
         found = [np.array(v, kind) for v, kind in zip(listed, kinds, strict=True) if v is not None]
         pairs[word] = tensor if tensor is not None else found[0] if found else np.zeros(0)
-    keys, values = (each.reshape(-1) for each in pairs.values())
+    keys, values = (pair.reshape(-1) for pair in pairs.values())
     given = node.tensor("default_tensor")
     node.ignore("default_string")
     whole, real = node.integer("default_int64", -1), node.real("default_float", -0.0)
@@ -151,24 +151,24 @@ def _label_encoder(node: OnnxNode) -> Expr:
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         node.refused_for_good("LabelEncoder has no key that is no number.", "numbers", "nan")
     start = real if values.dtype.kind == "f" else whole
-    made: Expr = const(np.array(start if given is None else given.reshape(())).astype(values.dtype))
+    expr: Expr = const(np.array(start if given is None else given.reshape(())).astype(values.dtype))
     _, first = np.unique(keys, return_index=True)
     keys, values = keys[first], values[first]
     hit = op.equal(op.reshape(x, (*shape(x), index(1))), const(keys))
     place = op.sum(
         op.where(hit, const(np.arange(1, keys.size + 1)), const(0, i64)), axis=(rank(x),)
     )
-    table = op.concat((op.reshape(made, (1,)), const(values)), axis=0)
+    table = op.concat((op.reshape(expr, (1,)), const(values)), axis=0)
     return op.take(table, place, axis=0, mode="clip")
 
 
 def _feature_vectorizer(node: OnnxNode) -> Expr:
     node.ignore("inputdimensions")  # that of the inputs themselves
     parts = []
-    for each in node.all():
-        if rank(each) not in (1, 2):
-            node.malformed("FeatureVectorizer takes samples.", "rank 1 or 2", str(rank(each)))
-        rows = op.reshape(each, (index(1), *shape(each))) if rank(each) == 1 else each
+    for expr in node.all():
+        if rank(expr) not in (1, 2):
+            node.malformed("FeatureVectorizer takes samples.", "rank 1 or 2", str(rank(expr)))
+        rows = op.reshape(expr, (index(1), *shape(expr))) if rank(expr) == 1 else expr
         parts.append(to(rows, f32))
     return op.concat(tuple(parts), axis=1) if len(parts) > 1 else parts[0]
 
@@ -176,8 +176,8 @@ def _feature_vectorizer(node: OnnxNode) -> Expr:
 def _array_feature_extractor(node: OnnxNode) -> Expr:
     x, at = node.x(), node.x(1)
     flat = op.reshape(at, (product(shape(at)),))
-    made = op.take(x, flat, axis=rank(x) - 1)
-    return op.reshape(made, (index(1), *shape(made))) if rank(x) == 1 else made
+    expr = op.take(x, flat, axis=rank(x) - 1)
+    return op.reshape(expr, (index(1), *shape(expr))) if rank(x) == 1 else expr
 
 
 # fmt: off

@@ -43,7 +43,7 @@ def _einsum(node: OnnxNode) -> Expr:
         equation = _without_dots(node, equation)
     if "->" not in equation:
         letters = equation.replace(",", "")
-        kept = sorted(each for each in set(letters) if letters.count(each) == 1)
+        kept = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
         equation += "->" + "".join(kept)
     if isinstance(wrong := einsum_letters(equation, len(node.all())), Mismatch):
         node.malformed(wrong.message, str(wrong.expected), str(wrong.found))
@@ -59,7 +59,7 @@ def _contracted(given: Sequence[Expr], equation: str) -> Expr:
     whole, letters = given[0], terms[0]
     for at in range(1, len(given) - 1):
         later = {*result, *"".join(terms[at + 1 :])}
-        kept = "".join(dict.fromkeys(each for each in letters + terms[at] if each in later))
+        kept = "".join(dict.fromkeys(letter for letter in letters + terms[at] if letter in later))
         whole = op.einsum((whole, given[at]), equation=f"{letters},{terms[at]}->{kept}")
         letters = kept
     return op.einsum((whole, given[-1]), equation=f"{letters},{terms[-1]}->{result}")

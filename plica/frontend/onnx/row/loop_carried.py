@@ -25,14 +25,14 @@ class LoopCarriedValues:
     @property
     def start(self) -> list[Expr]:
         """The tensors that stand for them before the first turn."""
-        return [part for each in self._values for part in _parts(each)]
+        return [part for value in self._values for part in _parts(value)]
 
     def of(self, flat: Sequence[Expr]) -> list[TensorValue]:
         """The values that tensors stand for."""
         rest, made = iter(flat), list[TensorValue]()
-        for each in self._values:
-            if isinstance(each, OptionValue):
-                made.append(attrs.evolve(each, expr=Tuple(tuple(islice(rest, len(each.parts))))))
+        for value in self._values:
+            if isinstance(value, OptionValue):
+                made.append(attrs.evolve(value, expr=Tuple(tuple(islice(rest, len(value.parts))))))
             else:
                 made.append(TensorValue(next(rest)))
         return made
@@ -40,7 +40,7 @@ class LoopCarriedValues:
     def after(self, given: Sequence[TensorValue]) -> list[Expr]:
         """The tensors that represent an iteration's results."""
         self._given = list(given)
-        return [part for each in map(self._alike, self._values, given) for part in _parts(each)]
+        return [part for value in map(self._alike, self._values, given) for part in _parts(value)]
 
     def _alike(self, before: TensorValue, value: TensorValue) -> TensorValue:
         """An iteration's result, as an optional if one is carried."""

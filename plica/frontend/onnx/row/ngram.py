@@ -41,17 +41,17 @@ def _tf_idf(node: OnnxNode) -> Expr:
             continue
         wanted = least <= length <= most
         counts.append(_counted(node, rows, runs, skips if length > 1 else 0, wanted))
-    found = op.concat(tuple(counts), axis=1)  # one column for each n-gram, in the pool's order
-    total = known(shape(found)[1])
+    expr = op.concat(tuple(counts), axis=1)  # one column for each n-gram, in the pool's order
+    total = known(shape(expr)[1])
     wide = max(columns) + 1
     if total != len(columns) or (weights is not None and len(weights) != wide):
         message = "There is an index for each n-gram, and a weight for each column if for any."
         node.malformed(message, f"{total} and {wide}", f"{len(columns)} and {len(weights or ())}")
     if mode == "IDF":
-        found = op.cast(found > const(np.float32(0)), f32)
+        expr = op.cast(expr > const(np.float32(0)), f32)
     placed = np.zeros((total, wide), np.float32)
     placed[np.arange(total), columns] = 1
-    made = op.matmul(found, const(placed))
+    made = op.matmul(expr, const(placed))
     if mode != "TF" and weights is not None:
         made = made * const(np.array(weights, np.float32))
     return op.reshape(made, (wide,)) if len(sizes) == 1 else made
@@ -61,7 +61,7 @@ def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) 
     """The number of occurrences of each n-gram in each row, with gaps up to a given length."""
     count, width = node.sizes(0)[0] if node.rank(0) == 2 else 1, node.sizes(0)[-1]
     length = runs.shape[1]
-    found: Expr = const(np.zeros((count, len(runs)), np.float32))
+    expr: Expr = const(np.zeros((count, len(runs)), np.float32))
     for apart in range(1, skips + 2):
         first = width - (length - 1) * apart
         if not wanted or first < 1:
@@ -71,8 +71,8 @@ def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) 
         places = np.arange(first)[:, None] + apart * np.arange(length)[None, :]
         windows = op.reshape(op.take(rows, const(places), axis=1), (count, first, 1, length))
         same = op.equal(windows, const(runs.astype(dtype(rows).numpy).reshape(1, 1, *runs.shape)))
-        found = found + op.sum(op.cast(op.all(same, axis=(3,)), f32), axis=(1,))
-    return found
+        expr = expr + op.sum(op.cast(op.all(same, axis=(3,)), f32), axis=(1,))
+    return expr
 
 
 TABLE: Final[dict[str, Row]] = {"TfIdfVectorizer": _tf_idf}

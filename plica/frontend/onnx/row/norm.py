@@ -25,11 +25,11 @@ def _batch_norm(node: OnnxNode) -> Expr:
     vectors = [node.x(at) for at in range(1, 5)]
     of = word.dtype(x)
     epsilon = node.real("epsilon", 1e-5)
-    if all(word.dtype(each) is of for each in vectors):
+    if all(word.dtype(vector) is of for vector in vectors):
         return op.nn.batch_norm(x, *vectors, axis=1, epsilon=epsilon)
-    widest = max((word.dtype(each) for each in (x, *vectors)), key=lambda each: each.bits)
+    widest = max((word.dtype(expr) for expr in (x, *vectors)), key=lambda each: each.bits)
     wide = widest if widest.bits > 16 else word.dtype(word.in_f32(x))
-    inner = [word.to(each, wide) for each in (x, *vectors)]
+    inner = [word.to(expr, wide) for expr in (x, *vectors)]
     return word.to(op.nn.batch_norm(*inner, axis=1, epsilon=epsilon), of)
 
 
@@ -91,8 +91,8 @@ def _group_norm(node: OnnxNode) -> Expr:
     # Before version 21 there is a scale per group, since then one per channel.
     scaled = scaled if node.opset < 21 else op.reshape(scaled, sizes)
     factor, shift = (
-        word.along(word.to(each, word.dtype(scaled)), 1, word.rank(scaled))
-        for each in (gamma, beta)
+        word.along(word.to(expr, word.dtype(scaled)), 1, word.rank(scaled))
+        for expr in (gamma, beta)
     )
     return word.to(op.reshape(scaled * factor + shift, sizes), word.dtype(x))
 

@@ -93,9 +93,9 @@ def _shares(node: OnnxNode, of: Scalar, count: int) -> Sequence[Piece]:
     size, number = amount(of), const(count, i64)
     if node.opset < 18:
         return [size // number] * count
-    each = ceiling(size, number)
-    last = size - each * const(count - 1, i64)
-    return [*[each] * (count - 1), lawful(last, last > ZERO, "part")]
+    expr = ceiling(size, number)
+    last = size - expr * const(count - 1, i64)
+    return [*[expr] * (count - 1), lawful(last, last > ZERO, "part")]
 
 
 def cut_into(x: Expr, axis: int, sizes: Sequence[Scalar]) -> list[Expr]:
@@ -129,7 +129,7 @@ def _slice(node: OnnxNode) -> Expr:
         return _slice_by_value(node, x, (starts, stops, steps), chosen)
     if not starts:
         return x
-    strides = [max(-FARTHEST, min(FARTHEST, each)) for each in strides]
+    strides = [max(-FARTHEST, min(FARTHEST, stride)) for stride in strides]
     ends: list[Scalar | int | None] = []
     begins: list[Scalar | int | None] = []
     for start, stop, step, axis in zip(starts, stops, strides, named, strict=True):
@@ -183,7 +183,7 @@ def _slice_by_value(
             by_axis(axes, some, axis, word.rank(x), other)
             for some, other in zip(given, (ZERO, length, ONE), strict=True)
         )
-        first, end = (wrapped_index(each, length) for each in (start, stop))
+        first, end = (wrapped_index(expr, length) for expr in (start, stop))
         forward, last = stride > ZERO, length - ONE
         first = op.where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
         end = op.where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
@@ -217,8 +217,8 @@ def _tile(node: OnnxNode) -> Expr:
         return op.tile(x, tuple(reps)) if reps else x
     times = [size_from(node, each, at) for at, each in enumerate(given)]
     pairs = list(zip(times, word.shape(x), strict=True))
-    single = op.reshape(x, tuple(each for _, size in pairs for each in (index(1), size)))
-    wide = op.broadcast_to(single, tuple(each for pair in pairs for each in pair))
+    single = op.reshape(x, tuple(scalar for _, size in pairs for scalar in (index(1), size)))
+    wide = op.broadcast_to(single, tuple(scalar for pair in pairs for scalar in pair))
     return op.reshape(wide, tuple(count * size for count, size in pairs))
 
 

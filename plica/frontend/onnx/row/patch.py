@@ -78,10 +78,10 @@ def _by_numbers(
         for each in zip(image, block, steps, strides, dilations, padding, strict=True)
     ]
     first = [before // stride for (before, _), stride in zip(padding, strides, strict=True)]
-    found = _interleaved([_added(parts, each) for each in itertools.product(*ways)], strides)
+    expr = _interleaved([_added(parts, each) for each in itertools.product(*ways)], strides)
     begin = [before - at * by for (before, _), at, by in zip(padding, first, strides, strict=True)]
     end = [at + size for at, size in zip(begin, image, strict=True)]
-    return to(op.slice(found, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))
+    return to(op.slice(expr, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))
 
 
 @dataclass(frozen=True)
@@ -117,17 +117,17 @@ def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
     count = len(phases)
     batch, channels, *rest = [known(size) or 0 for size in shape(parts)]
     steps, axes = rest[count:], tuple(range(2, 2 + 2 * count))
-    wide = (batch, channels, *[each.count for each in phases])
+    wide = (batch, channels, *[phase.count for phase in phases])
     terms: list[Expr] = []
-    for taps in itertools.product(*[each.taps for each in phases]):
+    for taps in itertools.product(*[phase.taps for phase in phases]):
         begin = [max(0, -shift) for _, shift in taps]
         end = [
-            min(size, each.count - shift)
-            for size, each, (_, shift) in zip(steps, phases, taps, strict=True)
+            min(size, phase.count - shift)
+            for size, phase, (_, shift) in zip(steps, phases, taps, strict=True)
         ]
         room = [
-            (at + shift, each.count - shift - stop)
-            for at, stop, each, (_, shift) in zip(begin, end, phases, taps, strict=True)
+            (at + shift, phase.count - shift - stop)
+            for at, stop, phase, (_, shift) in zip(begin, end, phases, taps, strict=True)
         ]
         starts = (*[place for place, _ in taps], *begin)
         stops = (*[place + 1 for place, _ in taps], *end)
@@ -211,10 +211,10 @@ def _by_values(
         at_patch = at_patch * counts[at] + number
         at_place = at_place * amount(windows[at]) + inside
     where_ = at_place * amount(columns) + at_patch
-    found = op.take(flat, where_, axis=2, mode="clip")
-    found = op.where(reduce(op.logical_and, held), found, like(0, found))
-    axes = tuple(range(3, rank(found), 2))
-    return to(op.sum(found, axis=axes), dtype(x))
+    expr = op.take(flat, where_, axis=2, mode="clip")
+    expr = op.where(reduce(op.logical_and, held), expr, like(0, expr))
+    axes = tuple(range(3, rank(expr), 2))
+    return to(op.sum(expr, axis=axes), dtype(x))
 
 
 # fmt: off

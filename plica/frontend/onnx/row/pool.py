@@ -213,7 +213,7 @@ def _max_unpool(node: OnnxNode) -> Expr:
     x = op.match_shape(x, sizes, least=least) if least else x
     nothing = op.full(shape=(product(whole),), value=0, dtype=dtype(x))
     flat = op.scatter_elements(
-        nothing, *(op.reshape(each, (product(sizes),)) for each in (matched(at, sizes), x))
+        nothing, *(op.reshape(expr, (product(sizes),)) for expr in (matched(at, sizes), x))
     )
     return _extended(node, op.reshape(flat, whole), wanted)
 

@@ -209,7 +209,7 @@ def never_negative(of: Expr, far: int = FAR) -> bool:
         low, high = attr(of, "min"), attr(of, "max")
         return low is not None and low >= 0 and (high is None or high >= 0)
     if of.op == "maximum":
-        return any(never_negative(each, far - 1) for each in of.args)
+        return any(never_negative(arg, far - 1) for arg in of.args)
     return of.op in ALWAYS or (
-        of.op in WITH_ALL and all(never_negative(each, far - 1) for each in of.args)
+        of.op in WITH_ALL and all(never_negative(arg, far - 1) for arg in of.args)
     )

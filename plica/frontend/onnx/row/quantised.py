@@ -50,14 +50,14 @@ def _one(function: Callable[[OnnxNode, Expr], Expr]) -> Row:
 def _pooled(node: OnnxNode, x: Expr) -> Expr:
     if node.flag("channels_last"):
         node.unsupported("Channels are the second axis.", "channels_last=0")
-    made: Expr = op.nn.global_avg_pool(x)
-    return made
+    expr: Expr = op.nn.global_avg_pool(x)
+    return expr
 
 
 def _softened(node: OnnxNode, x: Expr) -> Expr:
     node.ignore("opset")
-    made: Expr = op.nn.softmax(x, axis=axis_in(node, node.integer("axis", -1), rank(x)))
-    return made
+    expr: Expr = op.nn.softmax(x, axis=axis_in(node, node.integer("axis", -1), rank(x)))
+    return expr
 
 
 def _leaky(node: OnnxNode, x: Expr) -> Expr:
@@ -84,8 +84,8 @@ def _scaled(node: OnnxNode, a: Expr, a_scale: Expr, at: tuple[int, int, int]) ->
     b, scale, zero = to(node.x(at[0]), i32), to(node.x(at[1]), f32), node.maybe(at[2])
     if zero is not None:
         b = b - _by_columns(node, to(zero, i32), b)
-    made = op.matmul(a, b)
-    return to(made, f32) * (a_scale * _by_columns(node, scale, made))
+    expr = op.matmul(a, b)
+    return to(expr, f32) * (a_scale * _by_columns(node, scale, expr))
 
 
 def dynamically(x: Expr) -> tuple[Expr, Expr]:
@@ -97,9 +97,9 @@ def dynamically(x: Expr) -> tuple[Expr, Expr]:
 def _dynamic_matmul(node: OnnxNode) -> Expr:
     """a, b, b_scale, b_zero, bias: a is quantised here."""
     a, scale = dynamically(node.x(0))
-    made = _scaled(node, a, scale, (1, 2, 3))
+    expr = _scaled(node, a, scale, (1, 2, 3))
     bias = node.maybe(4)
-    return made if bias is None else made + bias
+    return expr if bias is None else expr + bias
 
 
 def _matmul_to_float(node: OnnxNode) -> Expr:
@@ -109,9 +109,9 @@ def _matmul_to_float(node: OnnxNode) -> Expr:
         node.unsupported("The first matrix has one scale.", "one", str(node.type(2)))
     if zero is not None:
         a = a - as_scalar(to(zero, i32))
-    made = _scaled(node, a, as_scalar(scale), (1, 3, 5))
+    expr = _scaled(node, a, as_scalar(scale), (1, 3, 5))
     bias = node.maybe(6)
-    return made if bias is None else made + bias
+    return expr if bias is None else expr + bias
 
 
 def _unpacked(packed: Expr, bits: int) -> Expr:
@@ -150,9 +150,9 @@ def _matmul_n_bits(node: OnnxNode) -> Expr:
         weight = weight - op.reshape(to(zeros, f32), (columns, blocks, 1))
     weight = weight * op.reshape(to(scales, f32), (columns, blocks, 1))
     whole = op.slice(op.reshape(weight, (columns, blocks * block)), (0,), (depth,), axes=(1,))
-    made = op.matmul(x, to(op.transpose(whole, (1, 0)), dtype(x)))
+    expr = op.matmul(x, to(op.transpose(whole, (1, 0)), dtype(x)))
     bias = node.maybe(5)
-    return made if bias is None else made + bias
+    return expr if bias is None else expr + bias
 
 
 # fmt: off

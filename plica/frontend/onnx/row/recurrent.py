@@ -141,10 +141,10 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         functions = _functions(node, len(default), default, ways)
         lengths = None if node.value(4) is None else _within(node.x(4), length)
         starts = [node.maybe(5 + at) for at in range(states)]
-        if any(each is not None and rank(each) != 3 for each in starts):
+        if any(start is not None and rank(start) != 3 for start in starts):
             node.malformed("A state has three axes.", "rank 3", str(node.type(5)))
-        for each in starts:  # as many examples as there are states, where those are known
-            many = None if each is None else shape(each)[0 if batch_first else 1]
+        for start in starts:  # as many examples as there are states, where those are known
+            many = None if start is None else shape(start)[0 if batch_first else 1]
             if many is not None and known(batch) is None and known(many) is not None:
                 batch = many
                 x = matched(x, (length, batch, shape(x)[2]))
@@ -153,7 +153,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         ends: list[State] = []
         for way in range(ways):
             cell = _cell(node, way, gates, hidden, x, functions[way])
-            state = tuple(_start(each, way, batch_first, nothing) for each in starts)
+            state = tuple(_start(start, way, batch_first, nothing) for start in starts)
             backwards = direction == "reverse" or way == 1
             steps_of = SequenceSteps(
                 cell.gates,
@@ -171,7 +171,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         last = [op.stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
         if batch_first:
             y = op.transpose(y, (2, 0, 1, 3))
-            last = [op.transpose(each, (1, 0, 2)) for each in last]
+            last = [op.transpose(expr, (1, 0, 2)) for expr in last]
         return [y, *last]
 
     return row
@@ -210,8 +210,8 @@ def products_of(node: OnnxNode, way: int) -> Sequence[Callable[[Expr, Expr], Exp
 
         def product(x: Expr, weight: Expr) -> Expr:
             whole, step = dynamically(x)
-            made = op.matmul(whole, to(weight, i32) - to(zero, i32))
-            scaled: Expr = to(made, f32) * (step * scale)
+            expr = op.matmul(whole, to(weight, i32) - to(zero, i32))
+            scaled: Expr = to(expr, f32) * (step * scale)
             return scaled
 
         return product

@@ -50,13 +50,13 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     The sizes of a `region` are measured in each turn; `turn` may add to them.  A size that is
     `changing` is carried as a number, too, of which each turn, and who reads the end, makes a dim.
     """
-    types = tuple([type_of(each) for each in start])
+    types = tuple([type_of(expr) for expr in start])
     inside, after = (
         {each: node.reading.new_dim("changing") for each in changing} for _ in range(2)
     )
     params = [Var(Name(node.reading.fresh("loop")), of) for of in _with_sizes(types, inside)]
     numbers = [Var(Name(node.reading.fresh("loop")), TensorType((), i64)) for _ in changing]
-    taken = tuple([type_of(each) for each in (*params, *numbers)])
+    taken = tuple([type_of(var) for var in (*params, *numbers)])
     result = TupleType((*_with_sizes(types, after), *taken[len(params) :]))
     dims = tuple(inside.values())
     itself = Var(Name(node.reading.fresh("loop")), FuncType(dims, (), taken, result))
@@ -100,7 +100,7 @@ def changing_sizes(
 
     A changing size may change others, so this is iterated to a fixed point.
     """
-    types = [type_of(each) for each in state]
+    types = [type_of(expr) for expr in state]
     found: dict[ChangingSize, ScalarVar] = {}
     while True:
         held = [Var(Name(node.reading.fresh("loop")), of) for of in _with_sizes(types, found)]
@@ -152,16 +152,16 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     region.clear()
     wide = len(start)
     empty, forms = [], list[Shape]()
-    for number, each in enumerate(items):
+    for number, item in enumerate(items):
         sizes: list[Scalar] = []
-        for at, size in enumerate(shape(each)):
+        for at, size in enumerate(shape(item)):
             if {*first.values()}.isdisjoint(free_vars(size)):
                 sizes.append(size)
                 continue
             told = If(test(*start), measuring(first, amount(size)), const(0, i64))
             sizes.append(node.measured(told, f"item_{number}_{at}"))
         forms.append(tuple(sizes))
-        empty.append(_filled((rows, *sizes), dtype(each)))
+        empty.append(_filled((rows, *sizes), dtype(item)))
 
     def turn(*held: Expr) -> list[Expr]:
         after, rows_ = turn_of(*held[:wide])

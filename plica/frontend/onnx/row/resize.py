@@ -190,7 +190,7 @@ def weights(grid: ResizeGrid, kernel: ResizeKernel) -> Array:
         (reach_,) = _tables(_reach(grid, kernel))
         reach = int(reach_)
         steps = range(-reach, reach + 2)
-    taps = [each for step in steps for each in _tap(grid, kernel, at, const(step, i64))]
+    taps = [expr for step in steps for expr in _tap(grid, kernel, at, const(step, i64))]
     tables = _tables(*taps)
     for place, weight in zip(tables[::2], tables[1::2], strict=True):
         np.add.at(whole, (rows, np.clip(place, 0, before - 1)), weight)
@@ -299,7 +299,7 @@ def _resampled(
     # An axis without elements has nothing near any place: it is resized to none.
     late = [each for each in grids.values() if each.given and each.sizes is None]
     asked = [normal_dim(each.after * each.before - each.after) for each in late]
-    least = tuple([each for each in asked if not is_size(each)])
+    least = tuple([scalar for scalar in asked if not is_size(scalar)])
     x = op.match_shape(x, shape(x), least=least) if least else x
     whole = x if exact else in_f32(x)
     for axis, grid in sorted(grids.items(), key=_growth):

@@ -26,12 +26,12 @@ def _scan(node: OnnxNode) -> Made:
     if node.value(0) is not None:
         node.unsupported("Scans of different lengths are not supported.", "no lengths", "lengths")
     inputs = [node.need(at) for at in range(1, len(node.inputs))]
-    sizes = {known(each.type.shape[0]) if each.type.shape else None for each in inputs}
+    sizes = {known(value.type.shape[0]) if value.type.shape else None for value in inputs}
     batch = sizes.pop() if len(sizes) == 1 else None
     if batch is None or not 1 <= batch <= MOST_TURNS:
         node.unsupported("A scan has a batch of a known size.", f"1 to {MOST_TURNS}", str(batch))
     every = [
-        _turns(node, [TensorValue(select(each.expr, at)) for each in inputs],
+        _turns(node, [TensorValue(select(tensor_value.expr, at)) for tensor_value in inputs],
                node.integers("directions"))
         for at in range(batch)
     ]  # fmt: skip
@@ -60,12 +60,12 @@ def _turns(
     places = [axis_in(node, axis, len(value.type.shape))
               for axis, value in zip(axes, given, strict=True)]  # fmt: skip
     whole = [value.type.shape[axis] for axis, value in zip(places, given, strict=True)]
-    lengths = {known(each) for each in whole if known(each) is not None}
+    lengths = {known(scalar) for scalar in whole if known(scalar) is not None}
     length = known(whole[0])
     if len(lengths) > 1:
         node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
     if length is None or None in map(known, whole) or length > MOST_STEPS:
-        size = next((each for each in whole if known(each) is not None), whole[0])
+        size = next((scalar for scalar in whole if known(scalar) is not None), whole[0])
         ends_ = _scanned(node, state, given, list(zip(places, turned, strict=True)), size)
         turned_ = [
             op.flip(value, axis=(0,)) if back else value
@@ -96,7 +96,7 @@ def _turns(
 
 
 def _exprs(values: list[TensorValue]) -> list[Expr]:
-    return [each.expr for each in values]
+    return [value.expr for value in values]
 
 
 def _scanned(
@@ -119,7 +119,7 @@ def _scanned(
             op.take(source, last - turn if back else turn, axis=axis)
             for source, (axis, back) in zip(sources, ways, strict=True)
         ]
-        given_ = [TensorValue(each) for each in (*held[: len(state)], *items)]
+        given_ = [TensorValue(expr) for expr in (*held[: len(state)], *items)]
         found, inside = node.region(body, *given_)
         of_known_ranks(node, found)
         region.update(inside)
@@ -129,7 +129,7 @@ def _scanned(
     def test(turn: Expr, *_: Expr) -> Expr:
         return turn < amount(rows)
 
-    start = [const(0, i64), const(True), *(each.expr for each in state)]
+    start = [const(0, i64), const(True), *(tensor_value.expr for tensor_value in state)]
     return collecting(node, start, test, turn_of, region, rows)[2:]
 
 

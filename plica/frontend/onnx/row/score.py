@@ -77,5 +77,5 @@ def best_label(scores: Expr, labels: Sequence[int]) -> Expr:
 
 def one_of_two(positive: Expr, labels: Sequence[int]) -> Expr:
     """The second label where a condition holds, otherwise the first; one per sample."""
-    first, second = (const(each, i64) for each in labels)
+    first, second = (const(label, i64) for label in labels)
     return op.reshape(op.where(positive, second, first), (shape(positive)[0],))

@@ -67,10 +67,10 @@ def _at(node: OnnxNode) -> Expr:
         node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
     if isinstance(at := _place(node, 1, len(items), len(items) - 1), int):
         return items[at]
-    found = items[-1]
+    expr = items[-1]
     for number, each in reversed(list(enumerate(items[:-1]))):
-        found = _either(node, op.equal(at, const(number, i64)), each, found)
-    return found
+        expr = _either(node, op.equal(at, const(number, i64)), each, expr)
+    return expr
 
 
 def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
@@ -151,7 +151,7 @@ def _split(node: OnnxNode) -> values.TensorValue:
     sizes: list[Scalar]
     if node.value(1) is not None and node.rank(1):
         keep = True  # it says nothing where there are lengths
-        sizes = [size_from(node, each, at) for at, each in enumerate(pieces(node, 1, LONGEST))]
+        sizes = [size_from(node, piece, at) for at, piece in enumerate(pieces(node, 1, LONGEST))]
     else:
         (said,) = (1,) if node.value(1) is None else pieces(node, 1)
         keep, length = keep or node.value(1) is not None, known(whole)
@@ -164,7 +164,7 @@ def _split(node: OnnxNode) -> values.TensorValue:
     parts = cut_into(x, axis, sizes)
     if not keep:
         rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-        parts = [op.reshape(each, rest) for each in parts]
+        parts = [op.reshape(part, rest) for part in parts]
     return values.SequenceValue.holding(tuple(parts), dtype(x))
 
 

@@ -96,7 +96,7 @@ def is_row_major(old: Shape, new: Shape) -> bool:
     >>> is_row_major((n * m, index(8)), (n, m, index(8))), is_row_major((n, m), (m, n))
     (True, False)
     """
-    a, b = ([each for each in side if known(each) != 1] for side in (old, new))
+    a, b = ([scalar for scalar in side if known(scalar) != 1] for side in (old, new))
     while a and b:
         if same_dim(a[-1], b[-1]):
             a, b = a[:-1], b[:-1]
@@ -142,13 +142,13 @@ def _squeeze(node: OnnxNode) -> Expr:
     if _is_late(node):
         x, count, gone = _late_axes(node, node.x(), 0)
         sizes = remaining_sizes(x, gone, rank(x) - count)
-        return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
+        return reshaped(x, [node.measured(expr, at) for at, expr in enumerate(sizes)])
     if (axes := _axes(node)) is None:
         axes = tuple([at for at, size in enumerate(node.shape()) if _is_one(node, size)])
         if not axes:
             return node.x()
     # That an open size is 1 is seen when the model runs.
-    gone_ = {each % node.rank() for each in axes if -node.rank() <= each < node.rank()}
+    gone_ = {axis % node.rank() for axis in axes if -node.rank() <= axis < node.rank()}
     wanted = [
         index(1) if at in gone_ and known(size) is None else size
         for at, size in enumerate(node.shape())
@@ -177,7 +177,7 @@ def _unsqueeze(node: OnnxNode) -> Expr:
 def _expand(node: OnnxNode) -> Expr:
     x, wanted = node.x(0), pieces(node, 1)
     sizes = [size_from(node, each, at) for at, each in enumerate(wanted)]
-    if any((known(each) or 0) < 0 for each in sizes):
+    if any((known(size) or 0) < 0 for size in sizes):
         node.malformed("Expand has a negative size.", "0 or more", str(wanted))
     own = list(shape(x))
     width = max(len(own), len(sizes))

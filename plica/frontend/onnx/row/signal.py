@@ -42,12 +42,12 @@ class _Axis:
         """The sizes of x but of its last axis, with another size of this axis."""
         sizes = shape(x)[:-1]
         if isinstance(self.number, int):
-            return [size if at == self.number else each for at, each in enumerate(sizes)]
+            return [size if at == self.number else scalar for at, scalar in enumerate(sizes)]
         found = []
-        for at, each in enumerate(sizes):
+        for at, scalar in enumerate(sizes):
             here = op.equal(measured.amount(self.number), const(at, i64))
             found.append(
-                node.measured(op.where(here, measured.amount(size), measured.amount(each)), at)
+                node.measured(op.where(here, measured.amount(size), measured.amount(scalar)), at)
             )
         return found
 
@@ -124,10 +124,10 @@ def _dft(node: OnnxNode) -> Expr:
     inner = measured.reshaped(inner, (axis.front, axis.size, axis.behind, index(parts)))
     inner = op.moveaxis(_cut(node, inner, half if halved else length), 3, 1)
     bins = length if halved else half
-    made = transformed(node, inner, length, bins, inverse=inverse, halved=halved)
-    made = op.moveaxis(made, 1, 3)
-    last = shape(made)[-1]
-    return to(measured.reshaped(made, (*axis.replaced(node, x, shape(made)[1]), last)), dtype(x))
+    expr = transformed(node, inner, length, bins, inverse=inverse, halved=halved)
+    expr = op.moveaxis(expr, 1, 3)
+    last = shape(expr)[-1]
+    return to(measured.reshaped(expr, (*axis.replaced(node, x, shape(expr)[1]), last)), dtype(x))
 
 
 def _length(node: OnnxNode, given: measured.Piece, hint: str) -> Scalar:
@@ -174,8 +174,8 @@ def _stft(node: OnnxNode) -> Expr:
     if window is not None:
         cut = cut * along(to(measured.matched(window, (length,)), dtype(cut)), 3, 4)
     cut = op.expand_dims(op.moveaxis(cut, 1, 2), axis=(4,))  # (batch, frames, parts, length, 1)
-    made = transformed(node, cut, length, bins, inverse=False, halved=False)
-    return to(op.moveaxis(op.reshape(made, shape(made)[:-1]), 2, 3), node.type(0).dtype)
+    expr = transformed(node, cut, length, bins, inverse=False, halved=False)
+    return to(op.moveaxis(op.reshape(expr, shape(expr)[:-1]), 2, 3), node.type(0).dtype)
 
 
 def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: measured.Piece) -> Expr:

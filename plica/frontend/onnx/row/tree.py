@@ -114,8 +114,8 @@ def _regressor(node: OnnxNode) -> Expr:
     targets = node.integer("n_targets")
     x = samples(node)
     of = _table(node, x, *nodes_by_id(node, "target"), targets)
-    found = _based(node, _scores(node, x, of, node.text("aggregate_function", "SUM")), of)
-    return to(transformed(node, found, node.text("post_transform", "NONE"), targets), f32)
+    expr = _based(node, _scores(node, x, of, node.text("aggregate_function", "SUM")), of)
+    return to(transformed(node, expr, node.text("post_transform", "NONE"), targets), f32)
 
 
 def _classifier(node: OnnxNode) -> list[Expr]:
@@ -164,8 +164,8 @@ def _ensemble(node: OnnxNode) -> Expr:
         node.malformed(
             "A function of TreeEnsemble has a number.", "0 to 3, 0 to 4", f"{how}, {then}"
         )
-    found = transformed(node, _scores(node, x, of, AGGREGATES[how]), TRANSFORMS[then], targets)
-    return to(found, dtype(node.x()))
+    expr = transformed(node, _scores(node, x, of, AGGREGATES[how]), TRANSFORMS[then], targets)
+    return to(expr, dtype(node.x()))
 
 
 TABLE: Final[dict[str, Row]] = {

@@ -19,7 +19,7 @@ def reals_of(node: OnnxNode, name: str) -> list[float]:
 
 def _alike(node: OnnxNode, **columns: Sequence[Any]) -> int:
     """How many rows columns have, which is one number."""
-    sizes = {len(each) for each in columns.values()}
+    sizes = {len(column) for column in columns.values()}
     if len(sizes) != 1 or not max(sizes):
         told = ", ".join(f"{name} {len(each)}" for name, each in columns.items())
         node.malformed("The lists of an ensemble are of one length.", "one length", told)
@@ -27,11 +27,11 @@ def _alike(node: OnnxNode, **columns: Sequence[Any]) -> int:
 
 
 def _test(node: OnnxNode, mode: str) -> Test:
-    for each in get_args(Test):
-        if mode == f"BRANCH_{each}":
-            found: Test = each
-            return found
-    expected = ", ".join(f"BRANCH_{each}" for each in TESTS)
+    for arg in get_args(Test):
+        if mode == f"BRANCH_{arg}":
+            literal_type: Test = arg
+            return literal_type
+    expected = ", ".join(f"BRANCH_{test}" for test in TESTS)
     return node.malformed("A tree has a mode that there is not.", f"{expected}, LEAF", mode)
 
 
@@ -91,7 +91,7 @@ def nodes_by_place(node: OnnxNode) -> tuple[list[TreeNode], list[int]]:
     """The nodes of a file that calls them by their places, leaves behind all, and the roots."""
     node.ignore("nodes_hitrates")
     splits, modes, weights, sets = (
-        [] if (found := node.tensor(name)) is None else [each.item() for each in found.reshape(-1)]
+        [] if (array := node.tensor(name)) is None else [each.item() for each in array.reshape(-1)]
         for name in ("nodes_splits", "nodes_modes", "leaf_weights", "membership_values")
     )
     features, then, other, then_leaf, other_leaf = (
@@ -129,7 +129,7 @@ def nodes_by_place(node: OnnxNode) -> tuple[list[TreeNode], list[int]]:
             branch = TreeBranch(features[at], "EQ", value, (len(nodes) - 2, len(nodes) - 1), holds)
             nodes[place], place = branch, len(nodes) - 1
         nodes[place] = TreeBranch(features[at], "EQ", values[-1], (ends[0], ends[1]), holds)
-    if not roots or not all(0 <= each < count for each in roots):
+    if not roots or not all(0 <= root < count for root in roots):
         node.malformed("A tree begins at a node.", f"0 to {count - 1}", str(roots))
     return nodes, list(roots)
 
@@ -137,9 +137,9 @@ def nodes_by_place(node: OnnxNode) -> tuple[list[TreeNode], list[int]]:
 def _member_sets(values: Sequence[float]) -> Iterator[list[float]]:
     """Sets of values, each terminated by NaN."""
     found: list[float] = []
-    for each in values:
-        if math.isnan(each):
+    for value in values:
+        if math.isnan(value):
             yield found
             found = []
         else:
-            found.append(each)
+            found.append(value)

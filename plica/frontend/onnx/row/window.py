@@ -96,11 +96,11 @@ def _same(node: OnnxNode, of: Slide, upper: bool) -> Slide:
 def bordered(x: Expr, window: Slide, value: bool | int | float = 0) -> Expr:
     """x with the padding of a window around it."""
     padded = op.pad(x, ((0, 0), (0, 0), *window.padding), constant_values=value)
-    for each in window.cuts:
-        stop = normal_dim(each.start + each.length)
-        part = op.slice(padded, (each.start,), (stop,), None, (each.axis,))
+    for cut in window.cuts:
+        stop = normal_dim(cut.start + cut.length)
+        part = op.slice(padded, (cut.start,), (stop,), None, (cut.axis,))
         sizes = shape(padded)
-        padded = matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
+        padded = matched(part, (*sizes[: cut.axis], cut.length, *sizes[cut.axis + 1 :]))
     return padded
 
 

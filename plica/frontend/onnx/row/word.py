@@ -45,7 +45,7 @@ def axis_in(node: OnnxNode, axis: int, of: int) -> int:
 
 def axes_in(node: OnnxNode, axes: Sequence[int], of: int) -> tuple[int, ...]:
     """Different axes counted from the front, in the order given."""
-    found = tuple(axis_in(node, each, of) for each in axes)
+    found = tuple(axis_in(node, axis, of) for axis in axes)
     if len(set(found)) != len(found):
         node.malformed("An axis is named twice.", "different axes", str(tuple(axes)))
     return found

@@ -122,6 +122,6 @@ def run(text: str, *arrays: Any) -> list[np.ndarray[Any, Any]]:
     with jax.enable_x64(True):
         devices = xla_client.DeviceList((device,))
         loaded = backend.compile_and_load(text, devices, xla_client.CompileOptions())
-        given = [jax.device_put(each, device) for each in arrays]
+        given = [jax.device_put(array, device) for array in arrays]
         found = loaded.execute_sharded(given).disassemble_into_single_device_arrays()
         return [np.asarray(each[0]) for each in found]

@@ -37,8 +37,8 @@ class HloComplex:
 
 def is_complex(node: HloNode) -> bool:
     """Whether an operation has to do with complex numbers."""
-    return any(isinstance(each, HloComplex) for each in node.operands) or any(
-        each.element in COMPLEX for each in node.op.types
+    return any(isinstance(operand, HloComplex) for operand in node.operands) or any(
+        mlir_type.element in COMPLEX for mlir_type in node.op.types
     )
 
 
@@ -46,7 +46,7 @@ def on_parts(node: HloNode, row: Callable[[HloNode], Any]) -> HloComplex:
     """A row on the real parts, and on the imaginary ones."""
     of = {"complex<f32>": "f32", "complex<f64>": "f64"}
     types = tuple(
-        [evolve(each, element=of.get(each.element, each.element)) for each in node.op.types]
+        [evolve(mlir, element=of.get(mlir.element, mlir.element)) for mlir in node.op.types]
     )
     plain = evolve(node.op, types=types)
 
@@ -150,7 +150,7 @@ def _halved_inverse(parts: tuple[Expr, ...], lengths: list[int]) -> Expr:
     inner = (count - 1) // 2
     low, high = [0] * (last + 1), list(whole)
     low[last], high[last] = 1, 1 + inner
-    mirror = [op.flip(cut(each, low, high), axis=(last,)) for each in parts]
+    mirror = [op.flip(cut(part, low, high), axis=(last,)) for part in parts]
     both = (
         op.concat((parts[0], mirror[0]), axis=last),
         op.concat((parts[1], -mirror[1]), axis=last),
@@ -162,15 +162,15 @@ def _transformed(
     parts: tuple[Expr, ...], axis: int, length: int, half: bool, inverse: bool
 ) -> tuple[Expr, ...]:
     """One axis: moved before the columns, with the parts before it."""
-    stacked = op.stack(tuple([op.moveaxis(each, source=axis, destination=-1) for each in parts]),
+    stacked = op.stack(tuple([op.moveaxis(part, source=axis, destination=-1) for part in parts]),
                        axis=-2)  # fmt: skip
     bins = length // 2 + 1 if half else length
-    found = op.dft(op.expand_dims(stacked, axis=(-1,)), length=length, bins=bins, inverse=inverse)
-    found = op.squeeze(found, axis=(-1,))
-    shape = sizes(found)
+    expr = op.dft(op.expand_dims(stacked, axis=(-1,)), length=length, bins=bins, inverse=inverse)
+    expr = op.squeeze(expr, axis=(-1,))
+    shape = sizes(expr)
     low = [0] * (len(shape) - 2)
-    outs = [cut(found, [*low, at, 0], [*shape[:-2], at + 1, shape[-1]]) for at in range(2)]
-    outs = [op.moveaxis(op.squeeze(each, axis=(-2,)), source=-1, destination=axis) for each in outs]
+    outs = [cut(expr, [*low, at, 0], [*shape[:-2], at + 1, shape[-1]]) for at in range(2)]
+    outs = [op.moveaxis(op.squeeze(out, axis=(-2,)), source=-1, destination=axis) for out in outs]
     return tuple(outs)
 
 

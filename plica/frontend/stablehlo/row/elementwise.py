@@ -203,9 +203,9 @@ def _next_after(node: HloNode) -> Expr:
     smallest = op.copysign(op.bits_as(like(1, code), dtype=dtype(x)), y)
     away = op.equal(x < y, x > zero)
     beside = op.where(away, code + like(1, code), code - like(1, code))
-    found = op.where(op.equal(x, zero), smallest, op.bits_as(to(beside, of), dtype=dtype(x)))
-    found = op.where(op.equal(x, y), y, found)
-    return op.where(op.logical_or(op.not_equal(x, x), op.not_equal(y, y)), x + y, found)
+    expr = op.where(op.equal(x, zero), smallest, op.bits_as(to(beside, of), dtype=dtype(x)))
+    expr = op.where(op.equal(x, y), y, expr)
+    return op.where(op.logical_or(op.not_equal(x, x), op.not_equal(y, y)), x + y, expr)
 
 
 def _special(name: str) -> Row:

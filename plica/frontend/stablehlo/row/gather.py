@@ -46,7 +46,7 @@ class _Places:
             "start_indices_batching_dims" if gathers else "scatter_indices_batching_dims"
         )
         self.vector = given.number("index_vector_dim")
-        x, indices = (rank(each) for each in node.operands[:2])
+        x, indices = (rank(operand) for operand in node.operands[:2])
         axes = (*self.gone, *self.mapped, *self.batch)
         whole = x - len(self.gone) - len(self.batch)
         if max(axes, default=-1) >= x or len(self.batch) != len(self.batch_of):
@@ -164,7 +164,7 @@ def _sort(node: HloNode) -> list[Expr]:
     if sizes(node.x)[axis] < 2:
         return list(node.operands)
     order = _order(node, scalar_body(node), axis)
-    return [op.take_along_axis(each, order, axis=axis) for each in node.operands]
+    return [op.take_along_axis(operand, order, axis=axis) for operand in node.operands]
 
 
 def _order(node: HloNode, body: ScalarBody, axis: int) -> Expr:
@@ -192,8 +192,8 @@ def _by_pairs(node: HloNode, body: ScalarBody, axis: int) -> Expr:
     last = [op.moveaxis(x, source=axis, destination=-1) for x in node.operands]
     rows = [op.expand_dims(x, axis=(-1,)) for x in last]
     columns = [op.expand_dims(x, axis=(-2,)) for x in last]
-    (before,) = body.on(*[each for pair in zip(columns, rows, strict=True) for each in pair])
-    (after,) = body.on(*[each for pair in zip(rows, columns, strict=True) for each in pair])
+    (before,) = body.on(*[expr for pair in zip(columns, rows, strict=True) for expr in pair])
+    (after,) = body.on(*[expr for pair in zip(rows, columns, strict=True) for expr in pair])
     size = sizes(last[0])[-1]
     earlier = op.iota(shape=(1, size), axis=1, dtype=i64) < op.iota(shape=(size, 1), dtype=i64)
     tie = op.logical_and(op.logical_not(op.logical_or(before, after)), earlier)
@@ -207,7 +207,7 @@ def _keys(body: ScalarBody) -> list[tuple[int, bool]] | None:
     for count, way, form in product(range(1, len(pairs) + 1), ("less", "greater"), _FORMS):
         meant: Expr | None = None
         for sides in reversed(pairs[:count]):
-            x, y = [form(each) if dtype(each).is_float else each for each in sides]
+            x, y = [form(side) if dtype(side).is_float else side for side in sides]
             first = getattr(op, way)(x, y)
             if meant is not None:
                 first = op.logical_or(first, op.logical_and(op.equal(x, y), meant))

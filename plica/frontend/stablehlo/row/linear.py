@@ -31,7 +31,7 @@ def _dot_general(node: HloNode) -> Expr:
         sums = node.attribute("contracting_dims", default=[[], []])
     x, y = node.operands
     for side, axes in zip((x, y, x, y), (*batches, *sums), strict=True):
-        good = isinstance(axes, list) and all(isinstance(each, int) for each in axes)
+        good = isinstance(axes, list) and all(isinstance(axis, int) for axis in axes)
         if not good or not {*axes} <= {*range(rank(side))}:
             node.refused("Axes are summed, or are of the batch.", "numbers of axes", str(axes))
     of = node.dtype()
@@ -47,8 +47,8 @@ def _dot_general(node: HloNode) -> Expr:
     left = op.reshape(_arranged(x, (*batches[0], *free[0], *sums[0])), (*batch, prod(rows), count))
     right = op.reshape(_arranged(y, (*batches[1], *sums[1], *free[1])),
                        (*batch, count, prod(columns)))  # fmt: skip
-    found = op.reshape(op.matmul(left, right), (*batch, *rows, *columns))
-    return op.not_equal(found, like(0, found)) if of is bool_ else found
+    expr = op.reshape(op.matmul(left, right), (*batch, *rows, *columns))
+    return op.not_equal(expr, like(0, expr)) if of is bool_ else expr
 
 
 def _arranged(x: Expr, axes: Sequence[int]) -> Expr:
@@ -68,7 +68,7 @@ def _convolution(node: HloNode) -> Expr:
         node.refused("The axes are not named.", "[b, f, 0]x[o, i, 0]->[b, f, 0]", str(labels))
 
     def read(*names: str, fill: int = 1) -> list[int]:
-        found = [int(each) for each in given.numbers(*names, default=[fill] * space)]
+        found = [int(number) for number in given.numbers(*names, default=[fill] * space)]
         if len(found) != space:
             node.refused(f"{names[0]} is a number for each axis.", str(space), str(found))
         return found
@@ -190,8 +190,8 @@ def _cholesky(node: HloNode) -> Expr:
         part = op.where(mask, part, like(0, part))
         columns.append(part)
         x = x - part * op.swapaxes(part, axis1=-1, axis2=-2)
-    found = op.concat(tuple(columns), axis=rank(x) - 1) if columns else x
-    return found if lower else op.swapaxes(found, axis1=-1, axis2=-2)
+    expr = op.concat(tuple(columns), axis=rank(x) - 1) if columns else x
+    return expr if lower else op.swapaxes(expr, axis1=-1, axis2=-2)
 
 
 def _triangular_solve(node: HloNode) -> Expr:

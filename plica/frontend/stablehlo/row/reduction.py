@@ -60,7 +60,7 @@ def _reduce(node: HloNode) -> list[Expr]:
     rest = [sizes(inputs[0])[axis] for axis in kept]
     count = prod([sizes(inputs[0])[axis] for axis in axes])
     rows = [op.reshape(op.transpose(x, axes=(*kept, *axes)), (*rest, count)) for x in inputs]
-    begin = [spread(each, rest, []) for each in inits]
+    begin = [spread(init, rest, []) for init in inits]
     if not count:
         return begin
     while count > 1:
@@ -157,7 +157,7 @@ def _window(node: HloNode) -> list[Expr]:
     low, high = [a for a, _ in pads], [b for _, b in pads]
     if name is not None and not is_unit(inits[0], name) and (any((*low, *high)) or {*gaps} != {1}):
         node.refused("Padding is a value that changes nothing.", f"the unit of {name}", None)
-    rows = [padded(x, i, low, high, [each - 1 for each in gaps])
+    rows = [padded(x, i, low, high, [gap - 1 for gap in gaps])
             for x, i in zip(inputs, inits, strict=True)]  # fmt: skip
     if name is not None:  # one axis after the other
         (x,) = rows
@@ -226,7 +226,7 @@ def _select_and_scatter(node: HloNode) -> Expr:
     size = node.numbers("window_dimensions", default=ones)
     steps = node.numbers("window_strides", default=ones)
     pads = node.pairs(len(shape), "padding")
-    select, join = (scalar_body(node, each) for each in node.op.regions)
+    select, join = (scalar_body(node, region) for region in node.op.regions)
     if join.monoid != "add" or prod(size) > MAX_WINDOW:
         node.refused("Elements are added where they are scattered to, from small windows.",
                      "stablehlo.add", str(join.results[0]))  # fmt: skip

@@ -47,9 +47,9 @@ class TorchCase:
         held: dict[str, Tensor] = {}
         nodes = [graph.placeholder(f"v{at}") for at in range(len(self.inputs))]
         for call, part in self.calls:
-            made = _node(graph, call, nodes, held)
+            node = _node(graph, call, nodes, held)
             nodes.append(
-                made if part is None else graph.call_function(operator.getitem, (made, part))
+                node if part is None else graph.call_function(operator.getitem, (node, part))
             )
         graph.output(tuple([nodes[at] for at in self.outputs]))
         return fx.GraphModule(held, graph).eval()
@@ -69,15 +69,15 @@ class TorchCase:
             for at in self.outputs:
                 yield attrs.evolve(self, outputs=(at,))
         for at in reversed(range(len(self.calls))):
-            if (made := _without(self, at)) is not None:
-                yield made
+            if (case := _without(self, at)) is not None:
+                yield case
 
 
 def _without(of: TorchCase, at: int) -> TorchCase | None:
     """The case without a call that nothing needs, or whose first tensor can stand for it."""
     number = len(of.inputs) + at
     call = of.calls[at][0]
-    known = next((each.number for each in call.args if isinstance(each, KnownValue)), None)
+    known = next((arg.number for arg in call.args if isinstance(arg, KnownValue)), None)
     if known is None:
         return None
 
@@ -85,7 +85,7 @@ def _without(of: TorchCase, at: int) -> TorchCase | None:
         old = known if old == number else old
         return old - 1 if old > number else old
 
-    calls = [(_renumbered(each, new), part) for each, part in of.calls]
+    calls = [(_renumbered(torch_call, new), part) for torch_call, part in of.calls]
     del calls[at]
     return TorchCase(of.inputs, tuple(calls), tuple(dict.fromkeys(map(new, of.outputs))))
 
@@ -96,7 +96,7 @@ def _renumbered(of: Any, new: Any) -> Any:
     if isinstance(of, list):
         return [_renumbered(each, new) for each in of]
     if isinstance(of, TorchCall):
-        return TorchCall(of.path, tuple([_renumbered(each, new) for each in of.args]), of.named)
+        return TorchCall(of.path, tuple([_renumbered(arg, new) for arg in of.args]), of.named)
     return of
 
 
@@ -108,7 +108,7 @@ def torch_case(seed: int, number: int, most: int = 8) -> TorchCase:
     shape = random.choice(SHAPES)
     kind = random.choice((torch.float32,) * 5 + (torch.float64, torch.int64, torch.float16))
     inputs = tuple([_numbers(random, shape, kind) for _ in range(random.randint(1, 2))])
-    values = [each.clone() for each in inputs]
+    values = [tensor.clone() for tensor in inputs]
     calls: list[tuple[TorchCall, int | None]] = []
     for _ in range(random.randint(1, most)):
         for _ in range(TRIES):
@@ -135,7 +135,7 @@ def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | N
     try:
         call = row(CallDraw(random, values), KnownValue(at), values[at])
         alone = TorchCase(tuple(values), ((call, None),), (len(values),))
-        made = fx.Interpreter(alone.module()).run(*[each.clone() for each in values])[0]
+        made = fx.Interpreter(alone.module()).run(*[value.clone() for value in values])[0]
         part = None
         if isinstance(made, tuple | list):
             part = random.randrange(len(made))
@@ -174,15 +174,15 @@ def _node(
             case _:
                 return of
 
-    args, named = tuple([argument(each) for each in call.args]), dict(call.named)
+    args, named = tuple([argument(arg) for arg in call.args]), dict(call.named)
     within, _, name = call.path.rpartition(".")
     if within == "torch.Tensor":
-        made = graph.call_method(name, args, named)
+        node = graph.call_method(name, args, named)
     else:
         found: Any = torch if within == "torch" else torch.nn.functional  # Any: modules
-        made = graph.call_function(getattr(found, name), args, named)
-    made.meta["path"] = call.path
-    return made
+        node = graph.call_function(getattr(found, name), args, named)
+    node.meta["path"] = call.path
+    return node
 
 
 def _held(call: TorchCall) -> Tensor:

@@ -42,7 +42,7 @@ def eager(
     """
     import torch
 
-    given = [each.clone() for each in (case.inputs if inputs is None else inputs)]
+    given = [tensor.clone() for tensor in (case.inputs if inputs is None else inputs)]
     module = case.module()  # run node by node: a module says more on the console where it fails
     values: dict[Any, Any] = {}
     holders = iter(given)
@@ -117,12 +117,12 @@ def is_open(case: TorchCase) -> bool:
     if (before := eager(case)) is None:
         return True
     orders: tuple[Order, ...] = ("reversed", "rolled")  # the middle one is so in reverse, too
-    others = [eager(case, order=each) for each in orders]
+    others = [eager(case, order=order) for order in orders]
     for seed in range(RUNS):
         source = torch.Generator().manual_seed(seed)
         moved = [
-            _moved(each, source, each) if each.dtype.is_floating_point else each
-            for each in case.inputs
+            _moved(tensor, source, tensor) if tensor.dtype.is_floating_point else tensor
+            for tensor in case.inputs
         ]
         others += [eager(case, moved), eager(case, source=source)]
     return any(

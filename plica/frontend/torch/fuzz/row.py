@@ -30,7 +30,7 @@ class TorchCall:
 
     def text(self) -> str:
         """The call as Python has it."""
-        words = [_text(each) for each in self.args]
+        words = [_text(arg) for arg in self.args]
         words += [f"{name}={_text(value)}" for name, value in self.named]
         return f"{self.path}({', '.join(words)})"
 
@@ -62,8 +62,8 @@ class CallDraw:
 
     def like(self, x: Tensor, same: bool = False) -> KnownValue:
         """A tensor of the same dtype, of the same shape too if so asked; x itself if no other."""
-        fit = [at for at, each in enumerate(self.values)
-               if each.dtype == x.dtype and (not same or each.shape == x.shape)]  # fmt: skip
+        fit = [at for at, value in enumerate(self.values)
+               if value.dtype == x.dtype and (not same or value.shape == x.shape)]  # fmt: skip
         return KnownValue(self.random.choice(fit))
 
 

@@ -53,7 +53,7 @@ def fuzz(
             tally[CASES]["rounded"] += 1
             return None
         paths = tuple([call.path for call, _ in case.calls])
-        guilty = " ".join([name, *[each.rpartition(".")[2] for each in paths]])
+        guilty = " ".join([name, *[path.rpartition(".")[2] for path in paths]])
         return Finding("meaning", guilty, reason, as_pytest(case, name, reason), parts=paths)
 
     def smaller(case: TorchCase, fails: Callable[[TorchCase], bool]) -> TorchCase:
@@ -75,7 +75,7 @@ def judged(case: TorchCase, way: Way, tally: Tally | None = None) -> str | None:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             run = way(case.module())
-            found = run(*[each.clone() for each in case.inputs])
+            found = run(*[tensor.clone() for tensor in case.inputs])
     except UnsupportedError as error:
         if tally is not None:
             tally["refused"][error.diagnostics[0].message] += 1
@@ -102,7 +102,7 @@ def _tensor(of: Any) -> Tensor:
 
 def _shared(of: Sequence[Tensor]) -> set[tuple[int, int]]:
     """Which results share memory."""
-    places = [each.untyped_storage().data_ptr() for each in of]
+    places = [tensor.untyped_storage().data_ptr() for tensor in of]
     return {
         (a, b) for b in range(len(places)) for a in range(b)
         if places[a] == places[b] and of[a].numel()

@@ -64,9 +64,9 @@ def _transposed(x: Expr) -> Expr:
 
 def _flash(node: TorchNode) -> list[Expr | None]:
     """Attention, and the logarithm of the sum that its weights are divided by."""
-    found = _attention(node)
+    expr = _attention(node)
     scores = _scores(node, *(in_f32(node.x(name)) for name in ("query", "key")))
-    return [found, op.logsumexp(scores, axis=(rank(scores) - 1,))]
+    return [expr, op.logsumexp(scores, axis=(rank(scores) - 1,))]
 
 
 def _flash_backward(node: TorchNode) -> list[Expr | None]:
@@ -128,7 +128,7 @@ def _encoder_layer(node: TorchNode) -> Expr:
 
     def normed(y: Expr, number: int) -> Expr:
         names = (f"norm_weight_{number}", f"norm_bias_{number}")
-        wide, gamma, beta = (casted(each, opmath(of)) for each in (y, *map(node.x, names)))
+        wide, gamma, beta = (casted(expr, opmath(of)) for expr in (y, *map(node.x, names)))
         return casted(op.nn.layer_norm(wide, gamma, beta, axis=2, epsilon=epsilon), of)
 
     def layer(y: Expr, number: int) -> Expr:
@@ -151,10 +151,10 @@ def _multi_head(node: TorchNode) -> list[Expr | None]:
     width, heads = node.integer("embed_dim"), node.integer("num_head")
     joined, weights = _heads(node, x, heads, width)
     averaged = node.flag("average_attn_weights")
-    made = _layer(node, joined, "proj_weight", "proj_bias")
+    expr = _layer(node, joined, "proj_weight", "proj_bias")
     if not node.flag("need_weights"):
-        return [made, None]
-    return [made, casted(op.mean(weights, axis=(1,)) if averaged else weights, of)]
+        return [expr, None]
+    return [expr, casted(op.mean(weights, axis=(1,)) if averaged else weights, of)]
 
 
 # fmt: off

@@ -31,8 +31,8 @@ def _masked_scatter(node: TorchNode) -> Expr:
         count = node.measured(op.sum(casted(chosen, i64), axis=(0,)))
         left = normal_dim(product(shape(source)) - count)
         source = op.match_shape(source, shape(source), least=(left,))
-    found = take_in_turn(op.reshape(source, (product(shape(source)),)), chosen)
-    return op.where(mask, op.reshape(found, shape(x)), x)
+    expr = take_in_turn(op.reshape(source, (product(shape(source)),)), chosen)
+    return op.where(mask, op.reshape(expr, shape(x)), x)
 
 
 def take_in_turn(rows: Expr, chosen: Expr) -> Expr:
@@ -52,12 +52,12 @@ def _unique(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     node.flag("sorted")  # torch sorts in any case
     inverse, counts = node.flag("return_inverse"), node.flag("return_counts")
-    found = op.unique(x, sorted=True)
-    size = node.measured(Project(found, 4))
+    expr = op.unique(x, sorted=True)
+    size = node.measured(Project(expr, 4))
     return [
-        prefix(Project(found, 0), size),
-        op.reshape(Project(found, 2), shape(x)) if inverse else None,
-        prefix(Project(found, 3), size) if counts else None,
+        prefix(Project(expr, 0), size),
+        op.reshape(Project(expr, 2), shape(x)) if inverse else None,
+        prefix(Project(expr, 3), size) if counts else None,
     ]
 
 
@@ -109,8 +109,8 @@ def _histc(node: TorchNode) -> Expr:
     place = op.where(inside, op.minimum(place, like(bins - 1, place)), like(bins, place))
     counts = op.full(shape=(bins + 1,), value=0, dtype=node.dtype())  # the last is of those outside
     ones = op.full(shape=shape(x), value=1, dtype=node.dtype())
-    found = op.scatter_elements(counts, place, ones, axis=0, reduction="add")
-    return op.slice(found, (0,), (bins,), None, (0,))
+    expr = op.scatter_elements(counts, place, ones, axis=0, reduction="add")
+    return op.slice(expr, (0,), (bins,), None, (0,))
 
 
 # fmt: off

@@ -207,18 +207,18 @@ def _along(node: PartNode, x: Complex, axis: int, *, bins: int, length: int, way
     parts = flat[0] if len(flat) == 1 else op.reshape(
         op.stack((flat[0], flat[1]), axis=1), (before, 2, sizes[axis], behind)
     )  # fmt: skip
-    made = transformed(node, parts, index(length), index(bins),
+    expr = transformed(node, parts, index(length), index(bins),
                        inverse=way != "forwards", halved=way == "real")  # fmt: skip
     wanted = (*sizes[:axis], bins, *sizes[axis + 1 :])
     found = [
-        op.reshape(op.slice(made, (at,), (at + 1,), None, (1,)), wanted)
+        op.reshape(op.slice(expr, (at,), (at + 1,), None, (1,)), wanted)
         for at in range(1 if way == "real" else 2)
     ]
     return Complex(found[0], found[1] if len(found) == 2 else None)
 
 
 def _axes(node: PartNode, x: Expr) -> list[int]:
-    return [each % rank(x) for each in node.integers("dim")]
+    return [integer % rank(x) for integer in node.integers("dim")]
 
 
 def _length(node: PartNode, x: Expr, axis: int) -> int:
@@ -272,7 +272,7 @@ def _to_real(node: PartNode) -> Expr:
         points *= length
     there, half = _length(node, x.real, axis), last // 2 + 1
     if there > half:  # what is beyond half a spectrum says nothing new
-        x = Complex(*(op.slice(each, (0,), (half,), None, (axis,)) for each in x.both()))
+        x = Complex(*(op.slice(expr, (0,), (half,), None, (axis,)) for expr in x.both()))
     found = _along(node, x, axis, bins=last, length=last, way="real")
     return _scaled(node, found, points, divided=True).real
 

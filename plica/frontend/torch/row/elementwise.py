@@ -57,8 +57,8 @@ def _sign(node: TorchNode) -> Expr:
     if dtype(x).name == "bool":
         return x
     x = word.casted(x, word.opmath(dtype(x)))
-    found = op.where(op.isnan(x), like(0, x), op.sign(x)) if dtype(x).is_float else op.sign(x)
-    return word.casted(found, node.dtype())
+    expr = op.where(op.isnan(x), like(0, x), op.sign(x)) if dtype(x).is_float else op.sign(x)
+    return word.casted(expr, node.dtype())
 
 
 def _asking(record: Operator, otherwise: bool) -> word.Row:
@@ -131,8 +131,8 @@ def _scaled(record: Binary, logical: Binary | None) -> word.Row:
 
 def _mul(node: TorchNode) -> Expr:
     x, y = word.operands(node, "self", "other")
-    made = op.logical_and(x, y) if dtype(x).name == "bool" else x * y
-    return word.casted(made, node.dtype())
+    expr = op.logical_and(x, y) if dtype(x).name == "bool" else x * y
+    return word.casted(expr, node.dtype())
 
 
 def _div(node: TorchNode) -> Expr:
@@ -219,8 +219,8 @@ def hypotenuse(one: Expr, other: Expr) -> Expr:
 def _extreme(record: Operator, logical: Operator) -> word.Row:
     def row(node: TorchNode) -> Expr:
         x, y = word.operands(node, "self", "other")
-        made = logical(x, y) if dtype(x).name == "bool" else record(x, y)
-        return word.casted(made, node.dtype())
+        expr = logical(x, y) if dtype(x).name == "bool" else record(x, y)
+        return word.casted(expr, node.dtype())
 
     return row
 

@@ -62,16 +62,16 @@ def _embedding_bag(node: TorchNode) -> list[Expr | None]:
     whole = normal_dim(count + 1)
     least = -math.inf if mode == "max" else 0
     table = op.full(shape=(whole, *shape(weight)[1:]), value=least, dtype=dtype(weight))
-    made = op.scatter_nd(table, op.expand_dims(bag, (1,)), rows, reduction=_REDUCE_BAG[mode])
-    made = op.slice(made, (0,), (count,), None, (0,))
+    expr = op.scatter_nd(table, op.expand_dims(bag, (1,)), rows, reduction=_REDUCE_BAG[mode])
+    expr = op.slice(expr, (0,), (count,), None, (0,))
     sizes = op.full(shape=(whole,), value=0, dtype=i64)
     sizes = op.scatter_nd(sizes, op.expand_dims(bag, (1,)), counted, reduction="add")
     sizes = op.expand_dims(op.slice(sizes, (0,), (count,), None, (0,)), (1,))
     if mode == "mean":
-        made = made / casted(op.maximum(sizes, like(1, sizes)), dtype(made))
+        expr = expr / casted(op.maximum(sizes, like(1, sizes)), dtype(expr))
     if mode == "max":
-        made = op.where(op.equal(sizes, like(0, sizes)), like(0, made), made)
-    return [made, None, None, None]
+        expr = op.where(op.equal(sizes, like(0, sizes)), like(0, expr), expr)
+    return [expr, None, None, None]
 
 
 _REDUCE_BAG: Final = {"sum": "add", "mean": "add", "max": "max"}
@@ -103,19 +103,19 @@ def _gather(node: TorchNode) -> Expr:
 def _chosen(node: TorchNode, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
     """The axes that are indexed, and the indices, which must be whole numbers."""
     given = _masks_as_places(node, node.argument(name))
-    axes = tuple(at for at, each in enumerate(given) if each is not None)
-    return axes, [casted(each, i64) for each in given if each is not None]
+    axes = tuple(at for at, expr in enumerate(given) if expr is not None)
+    return axes, [casted(expr, i64) for expr in given if expr is not None]
 
 
 def _masks_as_places(node: TorchNode, given: Sequence[Expr | None]) -> list[Expr | None]:
     """Indices, where each mask has become the places that it chooses, one vector for each axis."""
     found: list[Expr | None] = []
-    for each in given:
-        if each is None or dtype(each).name not in ("bool", "u8"):
-            found.append(each)
+    for expr in given:
+        if expr is None or dtype(expr).name not in ("bool", "u8"):
+            found.append(expr)
             continue
-        rows = places_of(node, each)
-        found += [select(rows, at, axis=1) for at in range(rank(each))]
+        rows = places_of(node, expr)
+        found += [select(rows, at, axis=1) for at in range(rank(expr))]
     return found
 
 
@@ -130,20 +130,20 @@ def _index(node: TorchNode) -> Expr:
     whole = _common_sizes(indices)
     places = op.stack(tuple(op.broadcast_to(each, whole) for each in indices), axis=wide)
     others = tuple(at for at in range(rank(x)) if at not in axes)
-    found = op.gather_nd(op.transpose(x, axes + others), places)
+    expr = op.gather_nd(op.transpose(x, axes + others), places)
     if front or not start:
-        return found
+        return expr
     # The axes before the indexed ones are moved before the index axes.
-    order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(found)))
-    return op.transpose(found, order)
+    order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(expr)))
+    return op.transpose(expr, order)
 
 
 def _common_sizes(indices: Sequence[Expr]) -> Shape:
     """The sizes that indices are broadcast to."""
-    wide = max(rank(each) for each in indices)
+    wide = max(rank(expr) for expr in indices)
     whole: list[Scalar] = [index(1)] * wide
-    for each in indices:
-        for at, size in enumerate(shape(each), wide - rank(each)):
+    for expr in indices:
+        for at, size in enumerate(shape(expr), wide - rank(expr)):
             whole[at] = size if known(whole[at]) == 1 else whole[at]
     return tuple(whole)
 
@@ -179,8 +179,8 @@ def _index_put(node: TorchNode) -> Expr:
     filled = op.broadcast_to(values, (*before, *whole, *after))
     order = (*range(start, start + wide), *range(start), *range(start + wide, rank(filled)))
     moved = op.transpose(x, axes + others)
-    made = op.scatter_nd(moved, places, op.transpose(filled, order), reduction=kind)
-    return op.transpose(made, _inverse(axes + others))
+    expr = op.scatter_nd(moved, places, op.transpose(filled, order), reduction=kind)
+    return op.transpose(expr, _inverse(axes + others))
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -225,7 +225,7 @@ def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -
 def _at(node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) -> Expr:
     places, given = source
     count = shape(places)
-    if any(known(each) == 0 for each in count):
+    if any(known(scalar) == 0 for scalar in count):
         return x
     if rank(given) == 0:
         given = op.broadcast_to(given, count)
@@ -249,18 +249,18 @@ def _scatter_reduce(node: TorchNode) -> Expr:
     start = x
     if not node.flag("include_self"):
         start = op.broadcast_to(like(_neutral(kind, x), x), shape(x))
-    made = _scattered(node, _REDUCE[kind], start, places, given)
+    expr = _scattered(node, _REDUCE[kind], start, places, given)
     of, alone = opmath(dtype(x)), not node.flag("include_self")
     if kind != "mean" and not alone:
-        return made
+        return expr
     ones = op.broadcast_to(like(1, to(places, i64)), shape(places))
     counts = _scattered(node, "add", op.broadcast_to(like(0, ones), shape(x)), places, ones)
     if kind == "mean":
         if not of.is_float:
             node.unsupported(f"{node.kind} of integers has no mean here.", "floats")
         below = op.maximum(counts + like(0 if alone else 1, counts), like(1, counts))
-        made = casted(casted(made, of) / casted(below, of), dtype(x))
-    return op.where(like(0, counts) < counts, made, x) if alone else made
+        expr = casted(casted(expr, of) / casted(below, of), dtype(x))
+    return op.where(like(0, counts) < counts, expr, x) if alone else expr
 
 
 def _neutral(kind: str, x: Expr) -> bool | int | float:
@@ -284,8 +284,8 @@ def _ordered(node: TorchNode, k: Size | None, largest: bool) -> list[Expr | None
         places = op.argsort(x, axis=axis, descending=largest)
         places = places if size is None else prefix(places, size, axis)
         return [op.take_along_axis(x, places, axis=axis), places]
-    found = op.topk(x, k=size, axis=axis, largest=largest)
-    return [Project(found, 0), Project(found, 1)]
+    expr = op.topk(x, k=size, axis=axis, largest=largest)
+    return [Project(expr, 0), Project(expr, 1)]
 
 
 def _sort(node: TorchNode) -> list[Expr | None]:
@@ -308,8 +308,8 @@ def _kth_value(node: TorchNode) -> list[Expr | None]:
         place = op.expand_dims(op.take(first, amount(normal_dim(k - 1)), axis=axis), axis=(axis,))
         both = [op.take_along_axis(x, place, axis=axis), place]
         return [each if kept else op.squeeze(each, (axis,)) for each in both]
-    found = op.topk(x, k=k, axis=axis, largest=False)
-    last = [op.slice(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
+    expr = op.topk(x, k=k, axis=axis, largest=False)
+    last = [op.slice(Project(expr, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
     return [each if kept else op.squeeze(each, (axis,)) for each in last]
 
 
@@ -318,8 +318,8 @@ def _searched(node: TorchNode, table: str, values: str) -> Expr:
         node.unsupported(f"{node.kind} takes what is in order already.", "no sorter")
     right = node.flag("right") or (node.has("side") and node.argument("side") == "right")
     ordered, x = node.x(table), operand(node, values, dtype(node.x(table)))
-    found = op.searchsorted(ordered, x, side="right" if right else "left")
-    return casted(found, i32) if node.flag("out_int32") else found
+    expr = op.searchsorted(ordered, x, side="right" if right else "left")
+    return casted(expr, i32) if node.flag("out_int32") else expr
 
 
 def _search_sorted(node: TorchNode) -> Expr:
@@ -329,7 +329,7 @@ def _search_sorted(node: TorchNode) -> Expr:
 def _put(node: TorchNode) -> Expr:
     x, kind = node.x(), "add" if node.flag("accumulate") else "replace"
     flat, places, given = (
-        op.reshape(each, (-1,)) for each in (x, node.x("index"), node.x("source"))
+        op.reshape(expr, (-1,)) for expr in (x, node.x("index"), node.x("source"))
     )
     return op.reshape(op.scatter_elements(flat, places, given, reduction=kind), shape(x))
 

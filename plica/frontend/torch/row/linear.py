@@ -33,7 +33,7 @@ def _transposed(y: Expr) -> Expr | None:
 
 def _int_mm(node: TorchNode) -> Expr:
     """Products of bytes, summed in i32."""
-    return product(*[_widened(each) for each in (node.x(), node.x("mat2"))])
+    return product(*[_widened(expr) for expr in (node.x(), node.x("mat2"))])
 
 
 def _widened(of: Expr) -> Expr:
@@ -59,8 +59,8 @@ def _grouped(x_name: str, weight_name: str) -> Row:
         total = op.full(shape=node.shape(), value=0, dtype=node.dtype())
         if (count := known(shape(x)[0])) is not None and count <= groups:
             own = op.take(weight, op.minimum(group, like(groups - 1, group)), axis=0)
-            made = op.squeeze(op.nn.batch_matmul(op.expand_dims(x, (1,)), own), axis=(1,))
-            return op.where(op.expand_dims(group < like(groups, group), (1,)), made, total)
+            expr = op.squeeze(op.nn.batch_matmul(op.expand_dims(x, (1,)), own), axis=(1,))
+            return op.where(op.expand_dims(group < like(groups, group), (1,)), expr, total)
         for at in range(groups):
             inside = op.expand_dims(op.equal(group, like(at, group)), (1,))
             total = op.where(inside, op.matmul(x, op.take(weight, const(at, i64), axis=0)), total)
@@ -114,10 +114,10 @@ def _trilinear(node: TorchNode) -> Expr:
     put = [node.integers(name) for name in ("expand1", "expand2", "expand3")]
     node.has("unroll_dim")  # how torch goes about it
     whole = rank(given[0]) + len(put[0])
-    summed = {each % whole for each in node.integers("sumdim")}
+    summed = {integer % whole for integer in node.integers("sumdim")}
     names = "abcdefghijklmnopqrstuvwxyz"[:whole]
     parts = [
-        "".join(names[at] for at in range(whole) if at not in {each % whole for each in axes})
+        "".join(names[at] for at in range(whole) if at not in {axis % whole for axis in axes})
         for axes in put
     ]
     both = [name for at, name in enumerate(names)
@@ -133,14 +133,14 @@ def _pivots(node: TorchNode) -> list[Expr]:
     if size is None or not 0 < size <= LARGEST:
         message = f"{node.kind} takes small matrices of known size."
         node.unsupported(message, f"of 1 to {LARGEST}", str(type_of(x)))
-    return [op.reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
+    return [op.reshape(pivot, shape(x)[:-2]) for pivot in pivots(x, size)]
 
 
 def _log_det(node: TorchNode) -> list[Expr | None]:
     """The sign of a determinant, and the logarithm of its absolute value."""
     found = _pivots(node)
-    size = reduce(op.add, [op.log(op.absolute(each)) for each in found])
-    return [reduce(op.multiply, [op.sign(each) for each in found]), size, None, None]
+    size = reduce(op.add, [op.log(op.absolute(expr)) for expr in found])
+    return [reduce(op.multiply, [op.sign(expr) for expr in found]), size, None, None]
 
 
 # --- distances -----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _cdist(node: TorchNode) -> Expr:
 def _pdist(node: TorchNode) -> Expr:
     x, p = node.x(), float(node.number("p"))
     first, second = np.triu_indices(node.known_sizes(x)[0], 1)
-    rows = [op.take(x, const(each.astype(np.int64)), axis=0) for each in (first, second)]
+    rows = [op.take(x, const(array.astype(np.int64)), axis=0) for array in (first, second)]
     return _distance(node, op.subtract(*rows), p)
 
 

@@ -60,7 +60,7 @@ def _batch_norm_stats(node: TorchNode) -> list[Expr | None]:
         vector = node.maybe(name)
         y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
     channels = (shape(x)[1],)
-    kept = [op.reshape(each, channels) for each in (middle, inverse)]
+    kept = [op.reshape(expr, channels) for expr in (middle, inverse)]
     return [casted(y, node.dtype()), casted(kept[0], node.dtype(1)), casted(kept[1], node.dtype(2))]
 
 

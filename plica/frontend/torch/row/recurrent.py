@@ -62,7 +62,7 @@ def _row(step: Step, gates: int, states: int) -> Row:
         x = node.x("input")
         inner = opmath(dtype(x))
         given = node.xs("hx") if states > 1 else (node.x("hx"),)
-        starts = [casted(each, inner) for each in given]
+        starts = [casted(expr, inner) for expr in given]
         ways = 2 if node.flag("bidirectional") else 1
         layers, batch_first = node.integer("num_layers"), node.flag("batch_first")
         if node.flag("train") and node.number("dropout") and layers > 1:
@@ -79,7 +79,7 @@ def _row(step: Step, gates: int, states: int) -> Row:
             outputs: list[Expr] = []
             for way in range(ways):
                 at = layer * ways + way
-                state = tuple(select(each, at) for each in starts)
+                state = tuple(select(start, at) for start in starts)
                 steps = _steps(node, step, gates, weights[at], level, backwards=way == 1)
                 all_, end = steps.gone_through(state)
                 outputs.append(all_)
@@ -87,7 +87,7 @@ def _row(step: Step, gates: int, states: int) -> Row:
             level = outputs[0] if ways == 1 else op.concat(tuple(outputs), axis=2)
         y = op.transpose(level, (1, 0, 2)) if batch_first else level
         last = [op.stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
-        return [casted(each, node.dtype(at)) for at, each in enumerate((y, *last))]
+        return [casted(expr, node.dtype(at)) for at, expr in enumerate((y, *last))]
 
     return row
 

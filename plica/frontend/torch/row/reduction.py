@@ -167,7 +167,7 @@ def _middle(numbers_only: bool) -> Row:
             return [x, op.full(shape=(), value=0, dtype=i64)]
         axis, keep = node.axis("dim", rank(x)), _keeps(node)
         found = _middle_of(x, axis, numbers_only)
-        return [each if keep else op.squeeze(each, (axis,)) for each in found]
+        return [expr if keep else op.squeeze(expr, (axis,)) for expr in found]
 
     return row
 
@@ -214,8 +214,8 @@ def _mode(node: TorchNode) -> list[Expr | None]:
     end = op.take_along_axis(behind, most, axis=last) - const(1, i64)
     place = op.take_along_axis(order, end, axis=last)
     found = [op.take_along_axis(moved, place, axis=last), place]
-    found = [op.swapaxes(each, axis, last) for each in found]
-    return [each if keep else op.squeeze(each, (axis,)) for each in found]
+    found = [op.swapaxes(expr, axis, last) for expr in found]
+    return [expr if keep else op.squeeze(expr, (axis,)) for expr in found]
 
 
 def _spread(node: TorchNode) -> tuple[Expr, Expr]:
@@ -243,7 +243,7 @@ def _spread(node: TorchNode) -> tuple[Expr, Expr]:
 
 def _count(x: Expr, axes: tuple[int, ...]) -> int | None:
     sizes = [known(shape(x)[at]) for at in axes]
-    return None if None in sizes else math.prod(each or 0 for each in sizes)
+    return None if None in sizes else math.prod(size or 0 for size in sizes)
 
 
 def _var(finish: Callable[[Expr], Expr], with_mean: bool) -> Row:
@@ -267,16 +267,16 @@ def _norm(node: TorchNode) -> Expr:
     order = float(node.number("ord"))
     axes, keep = _axes(node, x), _keeps(node)
     if math.isinf(order):
-        made = _folded(op.max if order > 0 else op.min, x, axes, keep)
+        expr = _folded(op.max if order > 0 else op.min, x, axes, keep)
     elif order == 0.0:
-        made = _folded(op.sum, casted(op.not_equal(x, like(0, x)), dtype(x)), axes, keep)
+        expr = _folded(op.sum, casted(op.not_equal(x, like(0, x)), dtype(x)), axes, keep)
     elif order == 1.0:
-        made = _folded(op.sum, x, axes, keep)
+        expr = _folded(op.sum, x, axes, keep)
     elif order == 2.0:
-        made = root_of_sum(_folded(op.sum, x * x, axes, keep), op.sqrt)
+        expr = root_of_sum(_folded(op.sum, x * x, axes, keep), op.sqrt)
     else:
-        made = order_norm(x, order, axes, keep)
-    return casted(made, node.dtype())
+        expr = order_norm(x, order, axes, keep)
+    return casted(expr, node.dtype())
 
 
 def order_norm(x: Expr, order: float, axes: tuple[int, ...], keep: bool = False) -> Expr:

@@ -55,7 +55,7 @@ def _expand(node: TorchNode) -> Expr:
 
 def _permute(node: TorchNode) -> Expr:
     x, axes = node.x(), node.integers("dims")
-    return op.transpose(x, tuple(each % rank(x) for each in axes)) if axes else x
+    return op.transpose(x, tuple(axis % rank(x) for axis in axes)) if axes else x
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -93,15 +93,15 @@ def _slice(node: TorchNode) -> Expr:
     start, stop = (node.argument(name) for name in ("start", "end"))
     if isinstance(step := node.size("step"), Scalar):
         return _slice_by_symbolic_step(node, x, axis, (start, stop, step))
-    made = part(x, axis, start, stop, step)
+    expr = part(x, axis, start, stop, step)
     length = node.size_given(axis)
     if length is None:
-        return made
+        return expr
     may_be_short = not isinstance(shape(x)[axis], ScalarVar) and not is_size(dim(length))
     if node.has_own_length(may_be_short or any(map(_has_either_sign, (start, stop)))):
-        return made
+        return expr
     # Torch may know that the slice is in bounds: its length is asserted.
-    return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
+    return matched(expr, (*shape(expr)[:axis], dim(length), *shape(expr)[axis + 1 :]))
 
 
 def _slice_by_symbolic_step(
@@ -235,9 +235,9 @@ def _unfold(node: TorchNode) -> Expr:
     else:
         starts = op.iota(shape=(count, 1), dtype=i64) * const(step, i64)
         places = starts + op.iota(shape=(1, width), dtype=i64, axis=1)
-    found = op.take(x, places, axis=axis)
+    expr = op.take(x, places, axis=axis)
     order = (*range(axis + 1), *range(axis + 2, rank(x) + 1), axis + 1)
-    return op.transpose(found, order)
+    return op.transpose(expr, order)
 
 
 def _as_strided(node: TorchNode) -> Expr:
@@ -315,7 +315,7 @@ def _repeat(node: TorchNode) -> Expr:
     wide = op.reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
     if not times:
         return x
-    if all(isinstance(each, int) for each in times):
+    if all(isinstance(time, int) for time in times):
         return op.tile(wide, times)
     # An axis before each, with the number of repetitions.
     pairs = [each for pair in zip(times, shape(wide), strict=True) for each in pair]
@@ -326,7 +326,7 @@ def _repeat(node: TorchNode) -> Expr:
 def _flip(node: TorchNode) -> Expr:
     x = node.x()
     axes = node.integers("dims")
-    return op.flip(x, axis=tuple(each % rank(x) for each in axes)) if axes and rank(x) else x
+    return op.flip(x, axis=tuple(axis % rank(x) for axis in axes)) if axes and rank(x) else x
 
 
 def _roll(node: TorchNode) -> Expr:

@@ -56,7 +56,7 @@ def _convolution_backward(node: TorchNode) -> list[Expr | None]:
     total = op.sum(casted(d, opmath(dtype(d))), axis=(0, *range(2, rank(d))))
     every = (by_data, by_weight, casted(total, dtype(d)))
     asked = node.argument("output_mask")
-    return [found if wanted else None for found, wanted in zip(every, asked, strict=True)]
+    return [expr if wanted else None for expr, wanted in zip(every, asked, strict=True)]
 
 
 # --- pools ---------------------------------------------------------------------------------------

@@ -84,15 +84,15 @@ class OperatorReader(ValueReader):
 
     def _attributes(self, record: Operator, given: dict[str, ast.expr]) -> Attrs | None:
         found: list[tuple[str, Any]] = []
-        for each in record.attributes:
-            if (node := given.get(each.name)) is None:
-                if not each.required:
-                    found.append((each.name, each.read(each.default)))
+        for attribute in record.attributes:
+            if (node := given.get(attribute.name)) is None:
+                if not attribute.required:
+                    found.append((attribute.name, attribute.read(attribute.default)))
                 continue
-            value = self._attribute(record, each, node)
+            value = self._attribute(record, attribute, node)
             if value is WRONG:
                 return None
-            found.append((each.name, value))
+            found.append((attribute.name, value))
         return tuple(sorted(found))
 
     def _attribute(self, record: Operator, attribute: Attribute, node: ast.expr) -> Any:
@@ -139,7 +139,7 @@ class OperatorReader(ValueReader):
         return value
 
     def _arity(self, node: ast.Call, record: Operator, found: str) -> None:
-        known = (*record.inputs, *(each.name for each in record.attributes))
+        known = (*record.inputs, *(attribute.name for attribute in record.attributes))
         message = f"{record.name} is called with the wrong arguments."
         self.error(node, "wrong-arity", message, expected=f"({', '.join(known)})", found=found)
 

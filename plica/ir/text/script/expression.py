@@ -171,7 +171,7 @@ class ExpressionReader(OperatorReader):
 
     def _no_attribute(self, node: ast.Attribute, found: object) -> None:
         if isinstance(owner := self.meaning(node.value), Data):
-            made = [str(each.name) for each in owner.constructors()]
+            made = [str(constructor.name) for constructor in owner.constructors()]
             message = f"{owner.name.name} has no constructor {node.attr!r}."
             hint = self.problems.suggest(node.attr, made)
             self.error(node, "unbound-name", message, expected=", ".join(made), suggestion=hint)
@@ -293,15 +293,15 @@ class ExpressionReader(OperatorReader):
     def plain_parameters(self, args: ast.arguments) -> list[ast.arg]:
         """The parameters of a function, which has no others than plain ones."""
         extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
-        for each in extra:
-            self.unsupported(each, "A function has plain parameters only.", expected="f(x, y)")
+        for arg in extra:
+            self.unsupported(arg, "A function has plain parameters only.", expected="f(x, y)")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
             self.unsupported(default, "Parameters have no default values.")
         names: set[str] = set()
-        for each in args.args:
-            if each.arg in names:
-                self.error(each, "duplicate-name", f"Two parameters are called {each.arg!r}.")
-            names.add(each.arg)
+        for arg in args.args:
+            if arg.arg in names:
+                self.error(arg, "duplicate-name", f"Two parameters are called {arg.arg!r}.")
+            names.add(arg.arg)
         return args.args
 
 
@@ -315,7 +315,7 @@ def operator_meant(name: str) -> str | None:
 
 def _is_slice(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(each, ast.Slice) for each in parts)
+    return any(isinstance(part, ast.Slice) for part in parts)
 
 
 def _is_index(node: ast.expr) -> bool:

@@ -54,7 +54,7 @@ class KernelReader(BlockReader):
         body: Stmt = run(self.body(statements))
         if len(self.problems.found) > before:
             return None
-        buffers = tuple([each for each in params if each is not None])
+        buffers = tuple([param for param in params if param is not None])
         count = self._inputs(args, buffers, body, inputs)
         return None if count is None else Kernel(dims, buffers, count, body, notes)
 
@@ -67,8 +67,8 @@ class KernelReader(BlockReader):
         keywords = [
             each for call in decorators if isinstance(call, ast.Call) for each in call.keywords
         ]
-        for each in keywords:
-            match each.arg, each.value:
+        for keyword in keywords:
+            match keyword.arg, keyword.value:
                 case "dims", ast.Constant(str() as text):
                     dims = text.split()
                 case "inputs", ast.Constant(int() as inputs) if 0 <= inputs <= count:
@@ -76,17 +76,17 @@ class KernelReader(BlockReader):
                 case "annotations", value:
                     notes = tuple(sorted(self.notes(value).items()))
                 case _:
-                    message = f"plica.kernel has no such option {each.arg!r}."
+                    message = f"plica.kernel has no such option {keyword.arg!r}."
                     expected = 'dims="n m", inputs=1, annotations={...}'
-                    self.error(each, "unknown-attribute", message, expected=expected)
+                    self.error(keyword, "unknown-attribute", message, expected=expected)
         return dims, inputs, notes
 
     def _parameters(self, node: ast.FunctionDef) -> list[ast.arg]:
         args = node.args
         extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
-        for each in extra:
+        for arg in extra:
             message = "A kernel has plain parameters only."
-            self.unsupported(each, message, expected="f(A: Buffer[...])")
+            self.unsupported(arg, message, expected="f(A: Buffer[...])")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
             self.unsupported(default, "Parameters have no default values.")
         if node.returns is not None:
@@ -124,13 +124,13 @@ class KernelReader(BlockReader):
         """The number of buffers that are only read; those that are written come last."""
         stored = set(written(body, buffers))
         if given is not None:
-            for arg, each in zip(args[:given], buffers, strict=False):
-                if each in stored:
+            for arg, buffer in zip(args[:given], buffers, strict=False):
+                if buffer in stored:
                     message = f"The kernel writes its input {arg.arg!r}."
                     hint = f"Put {arg.arg} behind the inputs, or write to another buffer."
                     self.error(arg, "kernel-output", message, suggestion=hint)
             return given
-        flags = [each in stored for each in buffers]
+        flags = [buffer in stored for buffer in buffers]
         count = flags.index(True) if True in flags else len(flags)
         late = [arg for arg, out in zip(args[count:], flags[count:], strict=True) if not out]
         if not late:
@@ -148,4 +148,4 @@ def _names(text: str) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # said where it is read
         return []
     found = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
-    return [each.id for each in sorted(found, key=lambda each: each.col_offset)]
+    return [name.id for name in sorted(found, key=lambda each: each.col_offset)]

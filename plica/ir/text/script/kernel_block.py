@@ -86,20 +86,20 @@ class BlockReader(StatementReader):
 
     def _header(self, call: ast.Call) -> _Header:
         header = _Header()
-        for each in call.keywords:
-            if each.arg == "where":
-                condition = self.condition(each.value)
+        for keyword in call.keywords:
+            if keyword.arg == "where":
+                condition = self.condition(keyword.value)
                 header.wrong |= condition is None
                 header.predicate = condition or TRUE
-            elif each.arg == "annotations":
-                header.annotations = tuple(sorted(self.notes(each.value).items()))
-            elif each.arg in KINDS:
-                self._loops(each.value, KINDS[each.arg], header)
-            elif each.arg is None:
-                self.bad(each, "vi=spatial(n, i)")
+            elif keyword.arg == "annotations":
+                header.annotations = tuple(sorted(self.notes(keyword.value).items()))
+            elif keyword.arg in KINDS:
+                self._loops(keyword.value, KINDS[keyword.arg], header)
+            elif keyword.arg is None:
+                self.bad(keyword, "vi=spatial(n, i)")
                 header.wrong = True
             else:
-                self._variable(each, each.arg, header)
+                self._variable(keyword, keyword.arg, header)
         return header
 
     def _loops(self, node: ast.expr, kind: IterKind, header: _Header) -> None:
@@ -173,5 +173,5 @@ class BlockReader(StatementReader):
         return len(body), parts
 
     def _regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
-        found = [self.region(each) for each in nodes]
-        return tuple([each for each in found if each is not None])
+        found = [self.region(node) for node in nodes]
+        return tuple([region for region in found if region is not None])

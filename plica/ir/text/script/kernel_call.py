@@ -14,7 +14,7 @@ from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, is_reserved
 from plica.ir.type import DType, i64
 
 PAIRS: Final[dict[str, type[sc.Scalar]]] = {
-    each.word: of for of, each in sc.ROW_OF.items() if each.word
+    scalar_row.word: of for of, scalar_row in sc.ROW_OF.items() if scalar_row.word
 }
 COMBINERS: Final[dict[str, sc.Combiner]] = {
     "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
@@ -31,7 +31,7 @@ class CallReader(NumberReader):
             done.append(self._no_call(node))
         elif name in COMBINERS and len(args) == 1 and (runs := _runs(node)) is not None:
             self._reduce(node, COMBINERS[name], args[0], runs, work, done)
-        elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
+        elif node.keywords or any(isinstance(arg, ast.Starred) for arg in args):
             self.unsupported(node, f"{name} takes its arguments in order.")
             done.append(None)
         elif name in DTYPE_WORDS:
@@ -100,8 +100,8 @@ class CallReader(NumberReader):
 
     def _chain(self, node: ast.Call, kind: type[Any], kids: list[Value]) -> Value:
         whole = kids[0]
-        for each in kids[1:]:
-            whole = self.pair(node, kind, whole, each)
+        for child in kids[1:]:
+            whole = self.pair(node, kind, whole, child)
         return whole
 
     def _intrinsic(self, node: ast.Call, name: str, kids: list[Value]) -> Value:
@@ -129,13 +129,13 @@ class CallReader(NumberReader):
         return None if sides is None else sc.Ramp(sides[0], sides[1], lanes)
 
     def _broadcast(self, node: ast.Call, lanes: int, value: Value) -> Value:
-        found = self.settle(node, value)
-        return None if found is None else sc.Broadcast(found, lanes)
+        scalar = self.settle(node, value)
+        return None if scalar is None else sc.Broadcast(scalar, lanes)
 
     def _shuffle(self, node: ast.Call, work: list[Work], done: list[Value]) -> None:
         match node.args:
             case [ast.Tuple(vectors), ast.Tuple(numbers)] if vectors and all(
-                isinstance(each, ast.Constant) and type(each.value) is int for each in numbers
+                isinstance(number, ast.Constant) and type(number.value) is int for number in numbers
             ):
                 picked = tuple([each.value for each in numbers])  # type: ignore[attr-defined]  # the class was just seen
 
@@ -157,17 +157,17 @@ class CallReader(NumberReader):
         shared: list[ast.comprehension] = []
         match arg:
             case ast.GeneratorExp(body, clauses) if not any(
-                each.ifs or each.is_async or not isinstance(each.target, ast.Name)
-                for each in clauses
+                clause.ifs or clause.is_async or not isinstance(clause.target, ast.Name)
+                for clause in clauses
             ):
-                for each in clauses:
-                    (shared if _is_alias(each) else axes).append(each)
+                for clause in clauses:
+                    (shared if _is_alias(clause) else axes).append(clause)
             case ast.List([body]):
                 pass
             case _:
                 done.append(self._arity(node, f"{combiner}(x[k] for k in range(n))"))
                 return
-        extents = [self._extent_of(each.iter) for each in axes]
+        extents = [self._extent_of(axis.iter) for axis in axes]
         if None in extents or (shared and not axes):
             done.append(self._arity(node, f"{combiner}(x[k] for k in range(n))"))
             return
@@ -176,9 +176,9 @@ class CallReader(NumberReader):
 
         def begin(kids: list[Value]) -> type[ScopeOnly]:
             sizes = [self.as_index(node, kid) for kid in kids]
-            names = [each.target.id for each in axes]  # type: ignore[attr-defined]  # all Names
+            names = [axis.target.id for axis in axes]  # type: ignore[attr-defined]  # all Names
             bound = tuple([self.scope.variable(name, "axis", i64) for name in names])
-            known = [each for each in sizes if each is not None]
+            known = [size for size in sizes if size is not None]
             made.append((bound, tuple(known)) if len(known) == len(sizes) else None)
             return ScopeOnly
 
@@ -198,7 +198,7 @@ class CallReader(NumberReader):
             assert isinstance(each.iter, ast.List)
             work += [(self._share(each.target.id, each.iter), 1), each.iter.elts[0]]
         work.append((begin, len(extents)))
-        work += reversed([each for each in extents if each is not None])
+        work += reversed([extent for extent in extents if extent is not None])
 
     def _share(self, name: str, node: ast.expr) -> Build:
         def share(kids: list[Value]) -> type[ScopeOnly]:
@@ -216,7 +216,7 @@ class CallReader(NumberReader):
 
 _COUNTS: Final = {1: "one number", 2: "two numbers", 3: "three numbers"}
 _SHAPES: Final[dict[str, str]] = {
-    **{name: _COUNTS[each.arity] for name, each in INTRINSICS.items()},
+    **{name: _COUNTS[scalar_row.arity] for name, scalar_row in INTRINSICS.items()},
     **dict.fromkeys(COMBINERS, "sum(x[k] for k in range(n))"),
     "min": "min(a, b)", "max": "max(a, b)", "pow": "pow(a, b)",
     "intrinsic": 'intrinsic("name", a)', "ramp": "ramp(base, stride, 4)",

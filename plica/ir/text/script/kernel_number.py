@@ -80,10 +80,10 @@ class NumberReader(SourceReader):
 
     def agree(self, node: ast.expr, values: list[Value]) -> list[sc.Scalar] | None:
         """Operands of one dtype: that of those which are no bare numbers."""
-        if any(each is None for each in values):
+        if any(value is None for value in values):
             return None
-        known = [sc.dtype_of(each) for each in values if isinstance(each, sc.Scalar)]
-        bare = [each.value for each in values if isinstance(each, Bare)]
+        known = [sc.dtype_of(value) for value in values if isinstance(value, sc.Scalar)]
+        bare = [value.value for value in values if isinstance(value, Bare)]
         dtype = known[0] if known else _natural(bare)
         if (other := next((each for each in known if each is not dtype), None)) is not None:
             message = "The two sides have different element types."
@@ -92,7 +92,7 @@ class NumberReader(SourceReader):
                 suggestion=f"Write {dtype}(...) or {other}(...) of one side.",
             )  # fmt: skip
             return None
-        settled = [self.settle(node, each, dtype) for each in values]
+        settled = [self.settle(node, value, dtype) for value in values]
         return None if None in settled else settled  # type: ignore[return-value]  # as just seen
 
     def pair(self, node: ast.expr, kind: type[Any], left: Value, right: Value) -> sc.Scalar | None:
@@ -110,10 +110,10 @@ class NumberReader(SourceReader):
         return kind(*sides)  # type: ignore[no-any-return]  # a scalar's class
 
     def as_index(self, node: ast.expr, value: Value) -> sc.Scalar | None:
-        found = self.settle(node, value, i64)
-        if found is not None and not sc.dtype_of(found).is_integer:
-            return self.no_index(node, found)
-        return found
+        scalar = self.settle(node, value, i64)
+        if scalar is not None and not sc.dtype_of(scalar).is_integer:
+            return self.no_index(node, scalar)
+        return scalar
 
     def as_bool(self, node: ast.expr, found: sc.Scalar | None) -> sc.Scalar | None:
         if found is None or sc.dtype_of(found) is bool_:

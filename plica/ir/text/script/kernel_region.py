@@ -36,14 +36,14 @@ class RegionReader(ScalarReader):
             hint = self.problems.suggest(shown, DTYPE_WORDS)
             message, words = "This is no dtype.", ", ".join(DTYPE_WORDS)
             self.error(kind, "unbound-name", message, expected=words, found=shown, suggestion=hint)
-        shape = [self.size(each) for each in sizes]
+        shape = [self.size(size) for size in sizes]
         scope, strides, align = "global", [], 0
         for part in rest:
             match part:
                 case ast.Constant(str() as scope):
                     pass
                 case ast.Call(callee, steps, []) if self.word(callee) == "strides":
-                    strides = [self.size(each) for each in steps]
+                    strides = [self.size(step) for step in steps]
                     if len(steps) != len(shape):
                         message = f"A buffer of rank {len(shape)} has as many strides."
                         found = str(len(steps))
@@ -59,7 +59,7 @@ class RegionReader(ScalarReader):
                     self.bad(part, 'a scope such as "shared", strides(8, 1) or align(64)')
         if dtype is None or None in shape or None in strides:
             return None
-        fixed = [each for each in (*shape, *strides) if each is not None]
+        fixed = [scalar for scalar in (*shape, *strides) if scalar is not None]
         rank = len(shape)
         return Buffer(
             self.scope.free(name), tuple(fixed[:rank]), dtype, scope, tuple(fixed[rank:]), align
@@ -110,8 +110,8 @@ class RegionReader(ScalarReader):
         items = None if buffer is None else self.indices(buffer, node)
         if buffer is None or items is None:
             return None
-        spans = [self._span(each) for each in items]
-        fixed = [each for each in spans if each is not None]
+        spans = [self._span(item) for item in items]
+        fixed = [span for span in spans if span is not None]
         if len(fixed) != len(spans):
             return None
         return Region(buffer, tuple([a for a, _ in fixed]), tuple([b for _, b in fixed]))
@@ -146,11 +146,11 @@ class RegionReader(ScalarReader):
     def annotations(self, keywords: list[ast.keyword]) -> Annotations:
         """What keywords say besides: each by itself, or all in `annotations={…}`."""
         found: dict[str, Plain] = {}
-        for each in keywords:
-            if each.arg == "annotations":
-                found |= self.notes(each.value)
-            elif each.arg is not None and (value := self._plain(each.value)) is not None:
-                found[each.arg] = value
+        for keyword in keywords:
+            if keyword.arg == "annotations":
+                found |= self.notes(keyword.value)
+            elif keyword.arg is not None and (value := self._plain(keyword.value)) is not None:
+                found[keyword.arg] = value
         return tuple(sorted(found.items()))
 
     def notes(self, node: ast.expr) -> dict[str, Plain]:
@@ -178,7 +178,7 @@ class RegionReader(ScalarReader):
             ):
                 return named_float(text)  # type: ignore[no-any-return]  # a float
             case ast.Tuple(items):
-                inside = [self._plain(each) for each in items]
+                inside = [self._plain(item) for item in items]
                 return None if None in inside else tuple(inside)  # type: ignore[arg-type]  # None was just ruled out
         self.bad(node, "numbers, strings, bools, tuples of them", "This is no plain data.")
         return None
@@ -191,7 +191,7 @@ class RegionReader(ScalarReader):
 
 def _is_region(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(each, ast.Slice) or _is_dots(each) for each in parts)
+    return any(isinstance(part, ast.Slice) or _is_dots(part) for part in parts)
 
 
 def _is_dots(node: ast.expr) -> bool:

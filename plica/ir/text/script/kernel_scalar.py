@@ -27,7 +27,7 @@ _PYTHON: Final[dict[type[ast.AST], str]] = {
     ast.LShift: "<<",    ast.RShift: ">>",
     ast.Lt:     "<",     ast.LtE:    "<=",      ast.Eq:     "==",       ast.NotEq: "!=",
 }
-_SIGNED: Final = {each.sign: of for of, each in sc.ROW_OF.items() if each.sign}
+_SIGNED: Final = {scalar_row.sign: of for of, scalar_row in sc.ROW_OF.items() if scalar_row.sign}
 SIGNS: Final[dict[type[ast.AST], type[sc.Scalar]]] = {
     ast.Pow: sc.Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
 }
@@ -49,12 +49,12 @@ class ScalarReader(CallReader):
 
     def index(self, root: ast.expr) -> sc.Scalar | None:
         """A scalar that is an integer."""
-        found = self.scalar(root, i64)
-        if found is None or sc.dtype_of(found).is_integer:
-            return found
+        scalar = self.scalar(root, i64)
+        if scalar is None or sc.dtype_of(scalar).is_integer:
+            return scalar
         message = "An index, an extent or a size is an integer."
         hint = f"Write i64({self.origin.excerpt(root)})."
-        shown = str(sc.dtype_of(found))
+        shown = str(sc.dtype_of(scalar))
         self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
 
@@ -171,7 +171,7 @@ class ScalarReader(CallReader):
         if buffer is None or items is None:
             done.append(None)
             return
-        if any(isinstance(each, ast.Slice) for each in items):
+        if any(isinstance(item, ast.Slice) for item in items):
             hint = "Regions stand in reads, writes and invoke; elsewhere a loop reads one element."
             self.unsupported(node, "A slice of a buffer is no number.", suggestion=hint)
             done.append(None)
@@ -179,7 +179,7 @@ class ScalarReader(CallReader):
 
         def load(kids: list[Value]) -> Value:
             found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            fixed = tuple([each for each in found if each is not None])
+            fixed = tuple([scalar for scalar in found if scalar is not None])
             return sc.Load(*self.placed(buffer, fixed)) if len(fixed) == len(found) else None
 
         work.append((load, len(items)))
@@ -199,13 +199,13 @@ class ScalarReader(CallReader):
     def _logic(self, nodes: list[ast.expr], join: type[sc.And | sc.Or], kids: list[Value]) -> Value:
         found = [self.as_bool(n, self.settle(n, k)) for n, k in zip(nodes, kids, strict=True)]
         whole: sc.Scalar | None = found[0]
-        for each in found[1:]:
-            whole = None if whole is None or each is None else join(whole, each)
+        for scalar in found[1:]:
+            whole = None if whole is None or scalar is None else join(whole, scalar)
         return whole
 
     def _not(self, node: ast.expr, value: Value) -> Value:
-        found = self.as_bool(node, self.settle(node, value))
-        return None if found is None else sc.Not(found)
+        scalar = self.as_bool(node, self.settle(node, value))
+        return None if scalar is None else sc.Not(scalar)
 
     def _select(self, node: ast.IfExp, kids: list[Value]) -> Value:
         test = self.as_bool(node.test, self.settle(node.test, kids[0]))

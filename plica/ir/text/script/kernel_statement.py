@@ -158,12 +158,12 @@ class StatementReader(RegionReader):
         if isinstance(value, ast.Call) and self.word(value.func) == "view":
             self._view(value, name)
             return None
-        found = self.scalar(value)
-        if found is None:
+        scalar = self.scalar(value)
+        if scalar is None:
             self.scope.bind(name, Bound("let", None))
             return None
-        variable = self.scope.variable(name, "let", dtype_of(found))
-        return lambda body: st.Bind(variable, found, body)
+        variable = self.scope.variable(name, "let", dtype_of(scalar))
+        return lambda body: st.Bind(variable, scalar, body)
 
     def _alloc(self, node: ast.Call, name: str) -> Buffer | None:
         match node:
@@ -198,8 +198,8 @@ class StatementReader(RegionReader):
     def _store(self, target: ast.Subscript, value: ast.expr) -> st.Stmt | None:
         place = self._place(target)
         dtype = None if place is None else place[0].dtype
-        found = self._fitting(value, self.scalar(value, dtype), dtype)
-        return None if place is None or found is None else st.Store(*place, found)
+        scalar = self._fitting(value, self.scalar(value, dtype), dtype)
+        return None if place is None or scalar is None else st.Store(*place, scalar)
 
     def _update(
         self, node: ast.AugAssign, target: ast.Subscript, value: ast.expr
@@ -208,11 +208,11 @@ class StatementReader(RegionReader):
         if (place := self._place(target)) is None:
             self.scalar(value)
             return None
-        found = self._fitting(value, self.scalar(value, place[0].dtype), place[0].dtype)
-        if found is None:
+        scalar = self._fitting(value, self.scalar(value, place[0].dtype), place[0].dtype)
+        if scalar is None:
             return None
         kind = SIGNS[type(node.op)]
-        whole = self.pair(value, kind, Load(*place), found)
+        whole = self.pair(value, kind, Load(*place), scalar)
         return None if whole is None else st.Store(*place, whole)
 
     def _fitting(self, node: ast.expr, found: Scalar | None, dtype: DType | None) -> Scalar | None:
@@ -230,12 +230,12 @@ class StatementReader(RegionReader):
         items = None if buffer is None else self.indices(buffer, node)
         if buffer is None or items is None:
             return None
-        sliced = next((each for each in items if isinstance(each, ast.Slice)), None)
+        sliced = next((item for item in items if isinstance(item, ast.Slice)), None)
         if sliced is not None:
             self.unsupported(sliced, "A store writes one element.", suggestion="Write a loop.")
             return None
-        found = [self.index(each) for each in items]
-        fixed = tuple([each for each in found if each is not None])
+        found = [self.index(item) for item in items]
+        fixed = tuple([scalar for scalar in found if scalar is not None])
         return self.placed(buffer, fixed) if len(fixed) == len(found) else None
 
     # Loops.
@@ -252,7 +252,7 @@ class StatementReader(RegionReader):
             header = None
         kind, extents, notes = header or ("serial", [], ())
         mark = self.scope.mark()
-        dtypes = [self._counted_in(over, each) for each in extents] or [i64] * len(plain)
+        dtypes = [self._counted_in(over, scalar) for scalar in extents] or [i64] * len(plain)
         variables = [
             self.scope.variable(name, "loop", dtype)
             for name, dtype in zip(plain, dtypes, strict=False)
@@ -300,14 +300,14 @@ class StatementReader(RegionReader):
                 suggestion=hint,
             )  # fmt: skip
             return None
-        said = [each for each in node.keywords if each.arg == BITS]
-        for each in said:
-            if not isinstance(each.value, ast.Constant) or each.value.value not in WIDTHS:
-                self.bad(each.value, f"{BITS}=32 or {BITS}=64", "Loops do not count so.")
+        said = [keyword for keyword in node.keywords if keyword.arg == BITS]
+        for keyword in said:
+            if not isinstance(keyword.value, ast.Constant) or keyword.value.value not in WIDTHS:
+                self.bad(keyword.value, f"{BITS}=32 or {BITS}=64", "Loops do not count so.")
                 return None
-        notes = self.annotations([each for each in node.keywords if each.arg != BITS])
-        found = [self.index(each) for each in args]
-        extents = [each for each in found if each is not None]
+        notes = self.annotations([keyword for keyword in node.keywords if keyword.arg != BITS])
+        found = [self.index(arg) for arg in args]
+        extents = [scalar for scalar in found if scalar is not None]
         return (kind, extents, notes) if len(extents) == len(found) else None
 
     # Regions, and statements that are calls.
@@ -328,7 +328,7 @@ class StatementReader(RegionReader):
                 return st.Barrier(scope)
             case "invoke", [ast.Constant(str() as name), *rest], []:
                 operands = [self.operand(each) for each in rest]
-                fixed = tuple([each for each in operands if each is not None])
+                fixed = tuple([operand for operand in operands if operand is not None])
                 return st.Invoke(name, fixed) if len(fixed) == len(operands) else None
             case "reads" | "writes", _, _:
                 self.unsupported(node, "The regions of a block come first in it, and once.")

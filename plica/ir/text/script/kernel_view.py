@@ -35,14 +35,14 @@ def place_in(
 ) -> tuple[Scalar, ...]:
     """Where in a buffer an element of a view is; loops and blocks have these extents."""
     address = begins
-    for at, each in enumerate(indices):
+    for at, scalar in enumerate(indices):
         step = view.strides[at] if view.strides else product(view.shape[at + 1 :])
-        address = address + (each if known(step) == 1 else each * step)
+        address = address + (scalar if known(step) == 1 else scalar * step)
     pairs = zip(indices, view.shape, strict=True)
-    loose = [(each, size) for each, size in pairs if not _is_inside(each, size, extents)]
+    loose = [(scalar, size) for scalar, size in pairs if not _is_inside(scalar, size, extents)]
     if loose:
         inside: list[Scalar] = [
-            one for each, size in loose for one in (Le(index(0), each), Lt(each, size))
+            one for scalar, size in loose for one in (Le(index(0), scalar), Lt(scalar, size))
         ]
         address = Select(reduce(And, inside), address, index(-1))
     places: list[Scalar] = []
@@ -83,11 +83,11 @@ def view_problem(of: Buffer, view: Buffer, begins: Scalar) -> str | None:
     numbers = [known(each) for each in (*view.shape, *steps, begins, product(of.shape))]
     if None in numbers:
         return None  # each access is checked as one of the buffer
-    *both, first, count = [each for each in numbers if each is not None]
+    *both, first, count = [number for number in numbers if number is not None]
     sizes, strides = both[: len(view.shape)], both[len(view.shape) :]
     moves = [(size - 1) * step for size, step in zip(sizes, strides, strict=True)]
-    low = first + sum(min(0, each) for each in moves)
-    high = first + sum(max(0, each) for each in moves)
+    low = first + sum(min(0, move) for move in moves)
+    high = first + sum(max(0, move) for move in moves)
     if all(sizes) and (low < 0 or high >= count):
         return f"The view has the elements {low} to {high} of {str(of.name)!r}, which has {count}."
     return None

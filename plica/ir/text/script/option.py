@@ -29,16 +29,16 @@ class OptionReader(ExpressionReader):
     def options(self, decorators: list[ast.expr]) -> Options:
         """What `@plica.function(...)` says; other decorators are refused."""
         found = Options()
-        for each in decorators:
-            match each:
+        for decorator in decorators:
+            match decorator:
                 case ast.Call(callee, [], keywords) if self.is_decorator(callee):
                     found = self._keywords(keywords)
-                case ast.Name() | ast.Attribute() if self.is_decorator(each):
+                case ast.Name() | ast.Attribute() if self.is_decorator(decorator):
                     pass
                 case _:
                     message = "A function has no other decorator than plica.function."
-                    shown = self.origin.excerpt(each)
-                    self.unsupported(each, message, expected="@plica.function", found=shown)
+                    shown = self.origin.excerpt(decorator)
+                    self.unsupported(decorator, message, expected="@plica.function", found=shown)
         return found
 
     def is_decorator(self, node: ast.expr, name: str = "function") -> bool:

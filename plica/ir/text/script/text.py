@@ -194,12 +194,12 @@ class TextReader(SourceReader):
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return
         base = node.module if isinstance(node, ast.ImportFrom) else None
-        for each in node.names:
-            if each.name == "*":
+        for alias in node.names:
+            if alias.name == "*":
                 hint = "Import each name; the words of plica.script need no import at all."
                 self.unsupported(node, "Star imports are not read.", found="*", suggestion=hint)
                 continue
-            path = each.name if base is None else f"{base}.{each.name}"
+            path = alias.name if base is None else f"{base}.{alias.name}"
             path = path.replace("plica.ir.text.script.", "plica.", 1)  # where the decorators live
             head, *steps = path.split(".")
             found = word(head) if head == "plica" and not getattr(node, "level", 0) else None
@@ -208,8 +208,8 @@ class TextReader(SourceReader):
             if found is None:
                 self.unsupported(node, "A text imports from plica only.", found=path)
             else:
-                name = each.asname or (each.name if base is not None else head)
-                self.imported[name] = found if base is not None or each.asname else Word(head)
+                name = alias.asname or (alias.name if base is not None else head)
+                self.imported[name] = found if base is not None or alias.asname else Word(head)
 
     def _data(self, node: ast.ClassDef) -> Callable[[], None]:
         reader = self.reader()
@@ -284,9 +284,9 @@ class TextReader(SourceReader):
 
     def _assigned(self, node: ast.Assign, name: str, call: ast.Call) -> None:
         reader = self.reader()
-        made: Extern | None = None
+        extern: Extern | None = None
         if reader.is_decorator(call.func, "extern"):
-            made = read_extern(reader, call)
+            extern = read_extern(reader, call)
         else:
             expected = 'plica.extern("symbol", Fn[(A,), R])'
             self.unsupported(
@@ -295,10 +295,10 @@ class TextReader(SourceReader):
                 expected=expected,
                 found=self.origin.excerpt(call),
             )
-        if made is not None and self._declare(node, name):
-            variable = Var(Name(name), made.type)
+        if extern is not None and self._declare(node, name):
+            variable = Var(Name(name), extern.type)
             self.values[name] = variable
-            self.definitions[variable] = made
+            self.definitions[variable] = extern
             self.places.note(variable, self.origin, node)
 
     def _choose(self, node: ast.Assign) -> None:

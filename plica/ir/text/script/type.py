@@ -153,7 +153,7 @@ class TypeReader(SourceReader):
                 found=self.origin.excerpt(dtype),
                 suggestion=self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS),
             )
-        sizes = tuple([self.size(each) for each in shape.elts])
+        sizes = tuple([self.size(elt) for elt in shape.elts])
         return TensorType(sizes, of or i64)
 
     def size(self, node: ast.expr) -> Scalar:
@@ -199,7 +199,7 @@ class TypeReader(SourceReader):
             message = "The parameters of a function type are a tuple of types."
             self.unsupported(parts[0], message, expected="Fn[(A, B), R]")
             return UNIT
-        params = tuple([self.read(each) for each in parts[0].elts])
+        params = tuple([self.read(elt) for elt in parts[0].elts])
         ret = self.read(parts[1])
         self.scope.leave(mark)
         for name, met in (self.open or ())[before:]:  # bound by the function around

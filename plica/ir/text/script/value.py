@@ -145,22 +145,22 @@ class ValueReader(TypeReader):
     def _from_archive(
         self, node: ast.Call, key: str, shape: tuple[int, ...], dtype: DType
     ) -> Const | None:
-        if (found := self.constants.get(key)) is None:
+        if (constant := self.constants.get(key)) is None:
             message = "The text refers to a constant that was not given with it."
             hint = "plica.ir.text.show.show_module(m) gives the table: from_text(text, constants)."
             self.error(node, "missing-constant", message, found=key[:60], suggestion=hint)
             return None
-        if found.dtype is not dtype or found.shape != shape or constant_key(found) != key:
+        if constant.dtype is not dtype or constant.shape != shape or constant_key(constant) != key:
             return self._bad(node, "the constant that was printed", "another one under its key")
-        return found
+        return constant
 
     def _dtype_argument(self, node: ast.expr) -> DType | None:
-        found = self.dtype(node)
-        if found is None and not self.shadowed(node):
+        dtype = self.dtype(node)
+        if dtype is None and not self.shadowed(node):
             expected = ", ".join(DTYPE_WORDS)
             text = self.origin.excerpt(node)
             self.error(node, "unbound-name", "This is no dtype.", expected=expected, found=text)
-        return found
+        return dtype
 
     def _bad(self, node: ast.Call, expected: str, found: str | None = None) -> Const | None:
         shown = found or self.origin.excerpt(node)

@@ -142,7 +142,7 @@ class Body:
             if role is None:
                 self._name(node)
             return None
-        parts = [self.text(each) for each in (node.then, node.condition, node.orelse)]
+        parts = [self.text(expr) for expr in (node.then, node.condition, node.orelse)]
         then, condition = [t if level > CHOICE else f"({t})" for t, level, _ in parts[:2]]
         depth = 1 + max(depth for _, _, depth in parts)
         return f"{then} if {condition} else {parts[2][0]}", CHOICE, depth
@@ -230,7 +230,7 @@ class Body:
         texts = [self.text(arg) for arg in node.args]
         depth = 1 + max([depth, *[inner for _, _, inner in texts]])
         if node.types and not self._implied(node):
-            callee += f"[{', '.join([self.types.show(each) for each in node.types])}]"
+            callee += f"[{', '.join([self.types.show(type_) for type_ in node.types])}]"
         return f"{callee}({', '.join([value for value, _, _ in texts])})", PRIMARY, depth
 
     def _implied(self, node: ex.Call) -> bool:
@@ -250,8 +250,8 @@ class Body:
             if of is None or not _matches(param, of, set(signature.types), found):
                 return False
         # Inference finds no polymorphic type by itself.
-        plain = not any(_is_polymorphic(each) for each in node.types)
-        return plain and tuple([found.get(each) for each in signature.types]) == node.types
+        plain = not any(_is_polymorphic(type_) for type_ in node.types)
+        return plain and tuple([found.get(type_var) for type_var in signature.types]) == node.types
 
 
 _KEYWORDS: Final = frozenset({"and", "or", "not", "is", "in", "if", "lambda", "None"})

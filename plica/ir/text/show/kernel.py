@@ -70,19 +70,19 @@ def kernel_lines(kernel: st.Kernel, name: str, supply: IdentifierSupply) -> tupl
 
 
 def _lines(kernel: st.Kernel, name: str, printer: _Printer) -> Lines:
-    for each in kernel.dims:
-        printer.names.bind(each)
-    types = [printer.buffer_type(each, quoted=True)[1] for each in kernel.params]
+    for dim in kernel.dims:
+        printer.names.bind(dim)
+    types = [printer.buffer_type(param, quoted=True)[1] for param in kernel.params]
     params = [
-        f"{printer.names.bind(each)}: {type}"
-        for each, type in zip(kernel.params, types, strict=True)
+        f"{printer.names.bind(param)}: {type}"
+        for param, type in zip(kernel.params, types, strict=True)
     ]
     lines = [_decorator(kernel, printer), *_wrapped(f"def {name}(", params, "):")]
     return [*lines, *printer.body(kernel.body)]
 
 
 def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
-    own = {printer.names.of(each): None for each in kernel.dims}
+    own = {printer.names.of(dim): None for dim in kernel.dims}
     met = dict.fromkeys(word for text in printer.quoted for word in _IDENTIFIER.findall(text))
     options = []
     if list(own) != [word for word in met if word not in _NO_DIMS]:
@@ -129,9 +129,9 @@ class _Printer:
     def buffer_type(self, of: Buffer, quoted: bool = False) -> tuple[Lines, str]:
         """Preceding lines, and the type; new symbolic sizes are quoted."""
         sizes = [*of.shape, *of.strides]
-        before, texts = self.scalars.lines([(each, i64) for each in sizes], naming=not quoted)
+        before, texts = self.scalars.lines([(size, i64) for size in sizes], naming=not quoted)
         if quoted:
-            plain = [isinstance(each, Lit) and each.dtype is i64 for each in sizes]
+            plain = [isinstance(size, Lit) and size.dtype is i64 for size in sizes]
             pairs = list(zip(texts, plain, strict=True))
             self.quoted += [text for text, bare in pairs if not bare]
             texts = [text if bare else f'"{text}"' for text, bare in pairs]
@@ -194,7 +194,7 @@ class _Printer:
                 sign = "="
                 if isinstance(value, Add) and value.left is Load(buffer, indices):
                     sign, value = "+=", value.right
-                text, *at = shown((value, buffer.dtype), *[(each, i64) for each in indices])
+                text, *at = shown((value, buffer.dtype), *[(index, i64) for index in indices])
                 place = f"{self.names.of(buffer)}[{', '.join(at) or '()'}]"
                 out.append(f"{pad}{place} {sign} {text}")
             case st.Seq(()):
@@ -204,7 +204,7 @@ class _Printer:
                 level, out = self._shallow(level, out)
                 out.append(f"{'    ' * level}with group():")
                 items = enumerate(reversed(stmts))
-                self.work.extend((each, level + 1, out, i == 0) for i, each in items)
+                self.work.extend((statement, level + 1, out, i == 0) for i, statement in items)
             case st.Branch(condition, then, orelse):
                 (text,) = shown((condition, None))
                 out.append(f"{pad}if {text}:")
@@ -280,13 +280,13 @@ class _Printer:
             chain.append(inner)
             outer.add(inner.var)
         pad = "    " * level
-        before, texts = self.scalars.lines([(each.extent, i64) for each in chain])
+        before, texts = self.scalars.lines([(loop.extent, i64) for loop in chain])
         out.extend(f"{pad}{line}" for line in before)
         mark = self.names.mark()
-        saved = {each.var: self.extents.get(each.var) for each in chain}
-        variables = ", ".join([self.names.bind(each.var) for each in chain])
-        self.places += [(each, out, len(out)) for each in chain]
-        self.extents |= {each.var: each.extent for each in chain}
+        saved = {loop.var: self.extents.get(loop.var) for loop in chain}
+        variables = ", ".join([self.names.bind(loop.var) for loop in chain])
+        self.places += [(loop, out, len(out)) for loop in chain]
+        self.extents |= {loop.var: loop.extent for loop in chain}
         out.append(f"{pad}for {variables} in {self._range(chain, texts)}:")
         self.work.append(lambda: _restore(self.extents, saved))
         self._scoped(chain[-1].body, level + 1, out, mark)
@@ -313,7 +313,7 @@ class _Printer:
         roots: list[Root] = []
         if not short:
             pairs = zip(stmt.extents, stmt.bindings, strict=True)
-            roots = [(each, i64) for pair in pairs for each in pair]
+            roots = [(scalar, i64) for pair in pairs for scalar in pair]
         if stmt.predicate is not st.TRUE:
             roots.append((stmt.predicate, None))
         before, texts = self.scalars.lines(roots)
@@ -364,24 +364,24 @@ class _Printer:
     ) -> list[str]:
         """Regions and scalars; with `whole`, single elements are written as slices, too."""
         roots: list[Root] = []
-        for each in operands:
-            if isinstance(each, st.Region):
-                for start, extent in zip(each.starts, each.extents, strict=True):
+        for operand in operands:
+            if isinstance(operand, st.Region):
+                for start, extent in zip(operand.starts, operand.extents, strict=True):
                     roots += [(start, i64), (statement_part.stop(start, extent), i64)]
             else:
-                roots.append((each, None))
+                roots.append((operand, None))
         before, texts = self.scalars.lines(roots)
         out.extend(f"{pad}{line}" for line in before)
         rest = iter(texts)
         shown = []
-        for each in operands:
-            if isinstance(each, st.Region):
+        for operand in operands:
+            if isinstance(operand, st.Region):
                 parts = [
                     statement_part.slice_text(next(rest), next(rest), e, whole)
-                    for e in each.extents
+                    for e in operand.extents
                 ]
                 inside = ", ".join(parts) or "..."
-                shown.append(f"{self.names.of(each.buffer)}[{inside}]")
+                shown.append(f"{self.names.of(operand.buffer)}[{inside}]")
             else:
                 shown.append(next(rest))
         return shown

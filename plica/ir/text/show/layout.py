@@ -136,8 +136,8 @@ def lay_out(body: ex.Expr, order: list[ex.Expr] | None = None) -> PrintLayout:
                 inside[node] = (StatementSpot(spot),)
                 use(node.body, inside[node][0], TAIL)
             case _:
-                for each in operands(node):
-                    use(each, spot)
+                for operand in operands(node):
+                    use(operand, spot)
     return layout
 
 

@@ -78,8 +78,8 @@ class _Printer:
             self.types.names[each] = self.supply.draw(each.name)
         for name, value in module.items():
             if isinstance(value, DataDef):
-                for index, made in enumerate(value.constructors):
-                    word = self.supply.draw(made.name)
+                for index, def_ in enumerate(value.constructors):
+                    word = self.supply.draw(def_.name)
                     self.types.constructors[name, index] = word  # type: ignore[index]  # a DataName
 
     def source(self) -> Source:
@@ -130,9 +130,9 @@ class _Printer:
     def _data(self, name: Defined, word: str, value: DataDef) -> str:
         types = TypePrinter(self.types)
         supply = IdentifierSupply((), self.supply)
-        for each in value.types:
-            types.names[each] = supply.draw(each.name)
-        forall = " ".join([types.names[each] for each in value.types])
+        for type_var in value.types:
+            types.names[type_var] = supply.draw(type_var.name)
+        forall = " ".join([types.names[type_var] for type_var in value.types])
         lines = [f'@plica.data(forall="{forall}")' if forall else "@plica.data", f"class {word}:"]
         for index, each_ in enumerate(value.constructors):
             constructor = types.constructors[name, index]  # type: ignore[index]  # a DataName
@@ -145,8 +145,8 @@ class _Printer:
             return self.types.show(of)
         types = TypePrinter(self.types)
         supply = IdentifierSupply({"min", "max"})
-        for each in of.dims:
-            types.names[each] = supply.draw(each.name)
+        for dim in of.dims:
+            types.names[dim] = supply.draw(dim.name)
         return types.show(FuncType((), (), of.params, of.ret))
 
     def _function(self, word: str, value: Function) -> str:
@@ -179,8 +179,8 @@ def _body(
                 for size in node.dims:
                     types.names[size] = dims.draw(size.name)
                     owners[size] = node
-                for each in (*node.types, *node.params):
-                    types.names[each] = supply.draw(name_of(each))
+                for term in (*node.types, *node.params):
+                    types.names[term] = supply.draw(name_of(term))
             case Let():
                 types.names[node.var] = supply.draw(node.var.name)
             case Match():
@@ -208,7 +208,7 @@ def distinct(root: E, outer: Iterable[Term] = (), found: Parts | None = None) ->
     again: set[Term] = set()
     for node in (found or parts(root)).binders:
         for group in _bound(node):
-            again.update([each for each in group if each in seen])
+            again.update([term for term in group if term in seen])
             seen.update(group)
     if not again:
         return root
@@ -249,11 +249,11 @@ class _Renamer:
 
     def _rename(self, node: T, variables: Iterable[Term]) -> T:
         mapping: dict[Term, Term] = {}
-        for each in variables:
-            if each in self.spent:
-                mapping[each] = rename(each, self._fresh(name_of(each)))
-            elif each in self.again:
-                self.spent.add(each)
+        for variable in variables:
+            if variable in self.spent:
+                mapping[variable] = rename(variable, self._fresh(name_of(variable)))
+            elif variable in self.again:
+                self.spent.add(variable)
         if not mapping:
             return node
         return rebuild(node, tuple([substitute(kid, mapping) for kid in node._children]))

@@ -31,11 +31,11 @@ MAX_NODES_REPEATED: Final = 7
 kernel is written must not depend on its names."""
 
 INFIX: Final[dict[type, tuple[str, int]]] = {
-    of: (each.sign, each.binds) for of, each in sc.ROW_OF.items() if each.sign
+    of: (row.sign, row.binds) for of, row in sc.ROW_OF.items() if row.sign
 }
 """The sign of an operation, and how tightly it binds."""
 
-PREFIX: Final[dict[type, str]] = {of: each.word for of, each in sc.ROW_OF.items() if each.word}
+PREFIX: Final[dict[type, str]] = {of: row.word for of, row in sc.ROW_OF.items() if row.word}
 _SIGN, _ATOM = 11, 12
 _AGREEING: Final = frozenset({*sc.BINARY, *sc.COMPARISON})
 
@@ -220,7 +220,7 @@ class ScalarPrinter:
                 return f"broadcast({part(value)}, {lanes})", _ATOM
             case sc.Shuffle(vectors, indices_):
                 self.words.add("shuffle")
-                inside = _tuple([part(each) for each in vectors])
+                inside = _tuple([part(vector) for vector in vectors])
                 return f"shuffle({inside}, {_tuple(list(map(str, indices_)))})", _ATOM
             case _:
                 like = agreed(_kids(node))
@@ -244,14 +244,14 @@ def show_scalar(of: sc.Scalar) -> str:
 
 def agreed(sides: Sequence[sc.Scalar]) -> DType | None:
     """The dtype that bare numbers among operands take: that of the first other operand."""
-    return next((sc.dtype_of(each) for each in sides if not isinstance(each, sc.Lit)), None)
+    return next((sc.dtype_of(side) for side in sides if not isinstance(side, sc.Lit)), None)
 
 
 def axes_apart(terms: list[sc.Scalar], scope: Iterable[Term]) -> list[sc.Scalar]:
     """The terms with different axes for different reductions, none of them in scope."""
     spent: set[Term] = set(scope)
     reductions = [each for each in post_order(*terms) if isinstance(each, sc.Reduce)]
-    axes = [axis for each in reductions for axis in each.axes]
+    axes = [axis for reduction in reductions for axis in reduction.axes]
     if len(set(axes)) == len(axes) and spent.isdisjoint(axes):
         return terms
     whole = sc.Intrinsic("", tuple(terms))

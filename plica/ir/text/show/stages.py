@@ -20,13 +20,13 @@ from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
 def shown_stages(of: Sequence[Stage]) -> str:
     """All stages, one per line; deep or shared terms are named on lines before their stage."""
     printer = ScalarPrinter(ScalarNames(IdentifierSupply(())))
-    return "\n".join([line for each in of for line in _lines(each, printer)])
+    return "\n".join([line for stage in of for line in _lines(stage, printer)])
 
 
 def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
     names = printer.names
     mark = names.mark()
-    outs = [names.of(each) for each in of.outs]
+    outs = [names.of(buffer) for buffer in of.outs]
     match of:
         case Each(out, axes, value):
             before, text = _value(printer, value, _bound(printer, axes, out))
@@ -34,7 +34,7 @@ def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
         case Fold(results, axes, terms, extents, _, values):
             place = _bound(printer, axes, results[0])
             over = ", ".join(_ranged(printer, terms, extents))
-            before, texts = printer.lines([(each, None) for each in values])
+            before, texts = printer.lines([(scalar, None) for scalar in values])
             found = [*before, f"{', '.join(outs)}{place} = combine({', '.join(texts)} for {over})"]
         case Scan(out, axes, along, combiner, value, exclusive, reverse):
             before, text = _value(printer, value, _bound(printer, axes, out))
@@ -48,7 +48,7 @@ def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
             place = _bound(printer, axes, out)
             before, began = printer.lines([] if first is None else [(first, None)])
             over = ", ".join(_ranged(printer, terms, extents))
-            more, texts = printer.lines([(each, None) for each in (condition, value, *indices)])
+            more, texts = printer.lines([(scalar, None) for scalar in (condition, value, *indices)])
             holds, stored, *at = texts
             begins = f"{outs[0]}{place} = {began[0]}, then " if began else ""
             found = [

@@ -98,7 +98,7 @@ class StatementWriter:
             return frozenset()
         if not spot.aliases or not self.layout.is_recursive(value):
             return frozenset()
-        return frozenset([each for each in spot.aliases if value.var in free_vars(each)])
+        return frozenset([aliase for aliase in spot.aliases if value.var in free_vars(aliase)])
 
     def _alias(self, node: ex.Expr, level: int, items: list[Item], late: bool) -> None:
         pad = "    " * level
@@ -221,10 +221,10 @@ def heading(
     """The lines of a function up to its `def`, with a decorator if it has options."""
     options = []
     if node.types:
-        options.append(f'forall="{" ".join([types.name(each) for each in node.types])}"')
+        options.append(f'forall="{" ".join([types.name(type_var) for type_var in node.types])}"')
     implied = [d for d in dims_of(p.type for p in node.params) if owners.get(d, node) is node]
     if implied != list(node.dims):
-        options.append(f'dims="{" ".join([types.name(each) for each in node.dims])}"')
+        options.append(f'dims="{" ".join([types.name(dim) for dim in node.dims])}"')
     if node.attrs:
         options.append(f"attrs={attrs_text(node.attrs, types)}")
     if options:
@@ -237,9 +237,9 @@ def heading(
 def dims_of(types: Iterable[Type | None]) -> list[ScalarVar]:
     """The symbolic dims in types, in the order in which their text mentions them."""
     found: dict[ScalarVar, None] = {}
-    for each in types:
-        if each is not None:
-            _dims(each, (), found)
+    for type_ in types:
+        if type_ is not None:
+            _dims(type_, (), found)
     return list(found)
 
 

@@ -30,7 +30,7 @@ def is_plain(loop: For) -> bool:
 
 def is_short(block: Block, extents: Mapping[ScalarVar, Scalar]) -> bool:
     """Whether each variable of a block is just a loop around it, and the text can say so."""
-    loops = [each for each in block.bindings if isinstance(each, ScalarVar)]
+    loops = [binding for binding in block.bindings if isinstance(binding, ScalarVar)]
     if not loops or len(loops) != len(block.vars) or len(set(loops)) != len(loops):
         return False
     if any(extents.get(a) is not e for a, e in zip(loops, block.extents, strict=True)):
@@ -41,10 +41,10 @@ def is_short(block: Block, extents: Mapping[ScalarVar, Scalar]) -> bool:
     inside = (block.init, block.body, *block.reads, *block.writes)
     mine = set(block.vars)
     return not any(
-        each in loops and each not in mine
+        var in loops and var not in mine
         for part in inside
         if part is not None
-        for each in free_vars(part)
+        for var in free_vars(part)
     )
 
 

@@ -95,17 +95,17 @@ class TypePrinter:
         # The variables that the type binds get names distinct from all others in it.
         inner = TypePrinter(self)
         bound = {*of.dims, *of.types}
-        free = [each for each in post_order(of) if type(each).variable and each not in bound]
+        free = [term for term in post_order(of) if type(term).variable and term not in bound]
         dims = IdentifierSupply(
             [*[self.name(each) for each in free if isinstance(each, sc.ScalarVar)], *_CALLS]
         )
-        types = IdentifierSupply([*[self.name(each) for each in free], *WORDS])
-        for each in of.dims:
-            inner.names[each] = dims.draw(each.name)
+        types = IdentifierSupply([*[self.name(term) for term in free], *WORDS])
+        for dim in of.dims:
+            inner.names[dim] = dims.draw(dim.name)
         for kind in of.types:
             inner.names[kind] = types.draw(kind.name)
         binder = quantifier(
-            [inner.names[each] for each in of.types], [inner.names[each] for each in of.dims]
+            [inner.names[var] for var in of.types], [inner.names[dim] for dim in of.dims]
         )
         self.words.add("forall")
         return f"Fn[{inner.show_tuple(of.params)}, {inner.show(of.ret)}, forall({binder})]"

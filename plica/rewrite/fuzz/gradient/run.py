@@ -136,7 +136,7 @@ def _as_pytest(case: GradientCase, wrong: WrongSlope | str) -> str:
         return as_comment(f"{case}: {wrong}")
     if isinstance(wrong, WrongSlope):
         return slope.as_pytest(wrong)
-    arrays = "".join(f"        {literal(each)},\n" for each in slope.args)
+    arrays = "".join(f"        {literal(arg)},\n" for arg in slope.args)
     return f'''import numpy as np
 
 import plica

@@ -106,17 +106,17 @@ def rescaled_product(of: Stages, names: Names) -> RescaledProduct | None:
 
 def chain_of(of: Stages) -> Chain | None:
     """The roles in online softmax stages, or None if tensor cores cannot compute them."""
-    found = rescaled_product(of, Names(of))
-    if found is None or found.fold.values[1] is not sc.Lit(1.0, f32):
+    product = rescaled_product(of, Names(of))
+    if product is None or product.fold.values[1] is not sc.Lit(1.0, f32):
         return None
-    fold, out, key, numbers = found.fold, found.out, found.key, found.sizes
-    sides, values = [narrow(each) for each in found.sides], narrow(fold.values[2])
+    fold, out, key, numbers = product.fold, product.out, product.key, product.sizes
+    sides, values = [narrow(side) for side in product.sides], narrow(fold.values[2])
     if values is None or None in sides:
         return None
-    pair = [each for each in sides if each is not None]
-    right = [each for each in pair if key in free_vars(each)]
-    left = [each for each in pair if key not in free_vars(each)]
-    if len(right) != 1 or len({sc.dtype_of(each) for each in (*pair, values)}) != 1:
+    pair = [side for side in sides if side is not None]
+    right = [scalar for scalar in pair if key in free_vars(scalar)]
+    left = [scalar for scalar in pair if key not in free_vars(scalar)]
+    if len(right) != 1 or len({sc.dtype_of(scalar) for scalar in (*pair, values)}) != 1:
         return None
     if key not in free_vars(values):
         return None
@@ -135,8 +135,8 @@ def chain_of(of: Stages) -> Chain | None:
     row = max(rows, key=lambda axis: (numbers[axis], fold.axes.index(axis)))
     batch = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
     places: dict[Term, sc.Scalar] = {axis: axis for axis in fold.axes}
-    return Chain(of, fold, out, numbers, batch, row, key, columns[0], found.depth, left[0],
-                 right[0], values, found.held, score, places)  # fmt: skip
+    return Chain(of, fold, out, numbers, batch, row, key, columns[0], product.depth, left[0],
+                 right[0], values, product.held, score, places)  # fmt: skip
 
 
 @lru_cache(maxsize=64)

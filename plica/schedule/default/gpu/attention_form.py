@@ -83,19 +83,19 @@ def _shapes(tiles: tuple[AttentionTile, ...]) -> list[AttentionTile]:
 
 ATTENTION_INTRINSICS: Final = tuple(
     [
-        each.name
+        intrinsic.name
         for tiles, dtypes in ((ATTENTION, NARROW), (WIDE_ATTENTION, (f32,)))
         for tile in _shapes(tiles)
         for dtype in dtypes
         for columns in range(STEP, WIDEST + 1, STEP)
-        for each in attention_intrinsics(tile, columns, dtype)
+        for intrinsic in attention_intrinsics(tile, columns, dtype)
     ]
     + [
-        each.name
+        intrinsic.name
         for tile in _shapes(GROUP_ATTENTION)
         for dtype in NARROW
         for columns in range(PANEL, WIDEST + 1, PANEL)
-        for each in group_attention_intrinsics(tile, columns, dtype)
+        for intrinsic in group_attention_intrinsics(tile, columns, dtype)
     ]
 )
 """The warp intrinsics of all of them."""
@@ -106,8 +106,8 @@ def chained(of: Stages) -> Chain | None:
 
     Weights are rounded to the dtype of the values, which must be that of the result then.
     """
-    found = online_softmax(in_free_order(of))
-    chain = None if found is None else chain_of(found)
+    stages = online_softmax(in_free_order(of))
+    chain = None if stages is None else chain_of(stages)
     return chain if chain is not None and is_tiled(chain) else None
 
 

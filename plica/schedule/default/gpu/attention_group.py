@@ -32,7 +32,7 @@ PANEL: Final = 64
 
 def is_in_panels(of: Chain, tile: AttentionTile) -> bool:
     """Whether sides are rows that the copy engine may fetch, some of each panel of keys."""
-    plain = all(isinstance(each, Load) for each in (of.left, of.right, of.values))
+    plain = all(isinstance(scalar, Load) for scalar in (of.left, of.right, of.values))
     whole = -(-of.size(of.key) // PANEL) % (tile.span // PANEL) == 0
     return plain and whole
 

@@ -60,17 +60,17 @@ class PartTile:
 def rows_of(of: DecodeChain) -> Chain | None:
     """The same fold with a single row axis, or None if tensor cores do not multiply its
     operands."""
-    sides = [narrow(each) for each in (of.left, of.right, of.values)]
+    sides = [narrow(scalar) for scalar in (of.left, of.right, of.values)]
     left, right, values = sides
     if left is None or right is None or values is None:
         return None
-    if len(kinds := {dtype_of(each) for each in (left, right, values)}) != 1 or f32 in kinds:
+    if len(kinds := {dtype_of(scalar) for scalar in (left, right, values)}) != 1 or f32 in kinds:
         return None
     row = Names(of.of).var("row")
     sizes = {**of.sizes, row: of.size(*of.rows)}
     at = of.digits(row, of.rows)
-    left, score = (substitute(each, at) for each in (left, of.score))
-    places = {axis: substitute(each, at) for axis, each in of.places.items()}
+    left, score = (substitute(scalar, at) for scalar in (left, of.score))
+    places = {axis: substitute(scalar, at) for axis, scalar in of.places.items()}
     return Chain(of.of, of.fold, of.out, sizes, of.lots, row, of.key, of.column, of.depth,
                  left, right, values, of.held, score, places)  # fmt: skip
 

@@ -50,6 +50,6 @@ def factored(of: Scalar) -> tuple[float, Scalar]:
     if not isinstance(of, Mul) or not isinstance(of.right, Lit) or not of.right.value > 0:
         return unit, whole
     scale, of = float(of.right.value) * unit, of.left
-    for each in reversed(conditions):
-        of = Select(each, of, LEAST)
+    for condition in reversed(conditions):
+        of = Select(condition, of, LEAST)
     return scale, of

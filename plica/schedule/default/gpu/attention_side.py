@@ -158,9 +158,9 @@ class AttentionSides:
     def _element(self, of: Scalar, at: Mapping[ScalarVar, tuple[Scalar, int]]) -> Scalar:
         """An element of an operand, 0 out of bounds."""
         told: dict[Term, Term] = {**self.lots, **{axis: place for axis, (place, _) in at.items()}}
-        found = term(substitute(of, told))
+        scalar = term(substitute(of, told))
         guards: list[Scalar] = []
         for axis, (place, reach) in at.items():
             if reach > self.of.size(axis):
                 guards.append(Lt(place, index(self.of.size(axis))))
-        return Select(reduce(And, guards), found, Lit(0, dtype_of(of))) if guards else found
+        return Select(reduce(And, guards), scalar, Lit(0, dtype_of(of))) if guards else scalar

@@ -176,7 +176,7 @@ class AttentionWriter(AttentionSides):
         own = {"i": high, "half": 2, "j": keys, "pair": 2}
         rows = {"i": high, "half": 2}
         quad = region_of(part, {0: self._quad()}, {0: QUADS})
-        mine, weighed = (region_of(each, {0: lane}, {0: 1}) for each in (part, sums))
+        mine, weighed = (region_of(buffer, {0: lane}, {0: 1}) for buffer in (part, sums))
 
         def lowered(i: Scalar, half: Scalar) -> Stmt:
             at = (i, half)

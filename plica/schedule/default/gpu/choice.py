@@ -58,7 +58,7 @@ class ChoiceChain:
 
 def with_halves(of: Stages) -> Stages:
     """Stages with long chains of selects balanced; unchanged if there are none."""
-    made = [_halved_stage(each) for each in of.stages]
+    made = [_halved_stage(stage) for stage in of.stages]
     same = all(new is old for new, old in zip(made, of.stages, strict=True))
     return of if same else stages(of.inputs, made, of.outputs)
 
@@ -75,9 +75,9 @@ def halved(of: sc.Scalar) -> sc.Scalar:
         every = [each for each in post_order(of) if isinstance(each, sc.Select)]
         if len(every) < LONG:
             return of
-        inner = {each.orelse for each in every}
-        heads = {each: chain for each in every
-                 if each not in inner and (chain := _chain(each)) is not None}  # fmt: skip
+        inner = {select.orelse for select in every}
+        heads = {select: chain for select in every
+                 if select not in inner and (chain := _chain(select)) is not None}  # fmt: skip
         nearest: dict[Term, Term] = {
             head: chain.halved() for head, chain in heads.items()
             if not any(node in heads for node in post_order(*chain.values, chain.rest))

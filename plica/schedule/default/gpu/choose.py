@@ -122,7 +122,7 @@ DECLARED: Final = (
             for right in BYTES
         ]
         + [warps.multiplies((True, True), f32).name for warps in PART_WARPS]
-        + [each.name for each in few_bit_intrinsics()]
+        + [intrinsic.name for intrinsic in few_bit_intrinsics()]
     )
     + ATTENTION_INTRINSICS
     + PART_INTRINSICS
@@ -134,14 +134,14 @@ DECLARED: Final = (
 
 
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
-    if (found := gates_of(of)) is not None:
-        yield gate_cost(found, gpu), partial(gate_folds, found)
+    if (gates := gates_of(of)) is not None:
+        yield gate_cost(gates, gpu), partial(gate_folds, gates)
 
 
 def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
-    if (found := few_bits_of(of)) is not None:
+    if (few_bits := few_bits_of(of)) is not None:
         for tile in map(FewBitTile, FEW_BIT_WARPS):
-            yield few_bit_cost(found, tile, gpu), partial(few_bit_warps, found, of, tile)
+            yield few_bit_cost(few_bits, tile, gpu), partial(few_bit_warps, few_bits, of, tile)
 
 
 def _some(found: Stages | None) -> Iterator[Made]:
@@ -156,7 +156,7 @@ def _fewer(of: Stages, facts: Facts) -> Stages:
 
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
     """The stages themselves: with sums, without any, or whatever they are."""
-    has_sums = any(reductions(each) for each in of.stages)
+    has_sums = any(reductions(stage) for stage in of.stages)
     if sums is None or has_sums == sums:
         yield of
 
@@ -322,17 +322,17 @@ def candidates(
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
     for formed in forms_of(laid_out(of, facts), facts, gpu, own):
-        if (made := traced(formed, facts, gpu, own)) is not None:
-            yield made
+        if (candidate := traced(formed, facts, gpu, own)) is not None:
+            yield candidate
 
 
 def forms_of(
     of: Stages, facts: Facts, gpu: Gpu, tables: ScheduleTables = THREADS
 ) -> Iterator[Formed]:
     """The forms of the prepared stages, best first."""
-    forms = (*tables.forms, *[priced(each, element_cost) for each in installed()])
-    for rank in sorted({each.rank for each in forms}):
-        mine = [each for each in forms if each.rank == rank]
+    forms = (*tables.forms, *[priced(form, element_cost) for form in installed()])
+    for rank in sorted({form.rank for form in forms}):
+        mine = [form for form in forms if form.rank == rank]
         tried: Counter[str] = Counter()
         for formed in reach(mine, of, facts, gpu):
             tried[formed.form] += 1

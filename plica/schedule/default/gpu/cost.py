@@ -277,7 +277,7 @@ def product_part_cost(
     m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
     slices, turns = -(-of.depth // (parts * terms)), -(-tiles // gpu.processors)
-    left, right = (SCATTERED if each else 1 for each in gathers)
+    left, right = (SCATTERED if gather else 1 for gather in gathers)
     fetch = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     held = NARROW_TILE if 1 in (warps.down, warps.across) else HELD[warps.high * warps.wide]
     multiply = held * rows * columns * terms / IN_PARTS

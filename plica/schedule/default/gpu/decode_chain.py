@@ -78,12 +78,12 @@ class DecodeChain:
 
 def along(of: sc.Scalar, axis: sc.ScalarVar) -> list[sc.Load]:
     """The loads of an operand along an axis."""
-    return [each for each in loads(of) if axis in free_vars(each)]
+    return [load for load in loads(of) if axis in free_vars(load)]
 
 
 def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
     """How many elements of a side along an axis are read at once."""
-    most = max([each.buffer.dtype.bytes for each in along(of, axis)])
+    most = max([load.buffer.dtype.bytes for load in along(of, axis)])
     return vector_lanes(size, most)
 
 
@@ -91,7 +91,7 @@ def decode_chain(of: Stages) -> DecodeChain | None:
     """The roles in online softmax stages, or None if keys are not shared."""
     names = Names(of)
     product = rescaled_product(of, names)
-    if product is None or any(sc.dtype_of(each) is not f32 for each in product.fold.values):
+    if product is None or any(sc.dtype_of(value) is not f32 for value in product.fold.values):
         return None
     fold, out, key, depth = product.fold, product.out, product.key, product.depth
     score, _, values = fold.values
@@ -122,19 +122,19 @@ def decode_chain(of: Stages) -> DecodeChain | None:
         else:
             lot, row = names.var("g"), names.var("r")
             numbers |= {lot: numbers[axis] // count, row: count}
-            right, values = (_put(each, axis // count, lot) for each in (right, values))
+            right, values = (_put(scalar, axis // count, lot) for scalar in (right, values))
             places[axis] = lot * count + row
             lots.append(lot)
             rows.append(row)
-    left, score = (substitute(each, places) for each in (left, score))
-    found = DecodeChain(of, fold, out, numbers, tuple(lots), tuple(rows), key, column, depth,
+    left, score = (substitute(scalar, places) for scalar in (left, score))
+    chain = DecodeChain(of, fold, out, numbers, tuple(lots), tuple(rows), key, column, depth,
                         left, right, values, product.held, score, places)  # fmt: skip
     near = all(
-        is_along(each, axis)
+        is_along(load, axis)
         for side, axis in ((right, depth), (values, column))
-        for each in along(side, axis)
+        for load in along(side, axis)
     )
-    return found if depth in free_vars(right) and near else None
+    return chain if depth in free_vars(right) and near else None
 
 
 def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
@@ -162,7 +162,7 @@ def _is_read_back(fold: Fold, out: Each) -> bool:
     axes = [each for each in read if isinstance(each, sc.ScalarVar)]
     units = [axis for axis, size in zip(out.axes, out.out.shape, strict=True) if known(size) == 1]
     fixed = [
-        size for each, size in zip(read, fold.results[0].shape, strict=True) if each not in axes
+        size for scalar, size in zip(read, fold.results[0].shape, strict=True) if scalar not in axes
     ]
     return (
         len(set(axes)) == len(axes)

@@ -440,13 +440,13 @@ class DecodeWriter:
             return value if count == self.parts else Select(told, value, beyond)
 
         column = self.names.var("j")
-        each = self.names.var("p")
+        var = self.names.var("p")
         lots = self.of.digits(lot, self.of.lots)
         body = self._weighed(Weighed(
             1, count, lanes, ahead,
             lambda _, part: known(part, self.tops[lot, row, part], LEAST),
             lambda part: known(part, self.sums[lot, row, part], ZERO),
-            self.mixes[lot, row, each, column], column, lambda part: {each: part},
+            self.mixes[lot, row, var, column], column, lambda part: {var: part},
             lambda part: [(part, count, self.parts)],
             lambda _, column, triple: self._stored(lots, row, column, triple),
         ))  # fmt: skip

@@ -104,16 +104,16 @@ def elementwise(of: BlockStage, size: int, gpu: Gpu, last: int = 1, even: bool =
 def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages without sums as vectors of all their elements; None for others, if rows are whole
     vectors, or if large operands are not in the order of the result."""
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
         return None
     *before, one = every
     sizes = {axis: known(n) or 0 for axis, n in zip(one.axes, one.out.shape, strict=True)}
     wide = [axis for axis in one.axes if sizes[axis] != 1]
     count = prod(sizes.values())
-    if not wide or not count or any(reductions(each.value) for each in every):
+    if not wide or not count or any(reductions(stage.value) for stage in every):
         return None
-    value = computed_there(one.value, {each.out: each for each in before})
+    value = computed_there(one.value, {stage.out: stage for stage in before})
     value = substitute(value, {axis: sc.index(0) for axis in one.axes if sizes[axis] == 1})
     flat = {one.out: flattened(one.out)}
     for load in loads(value):
@@ -124,7 +124,7 @@ def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
             return None
     if any(load.buffer in flat and not lies_along(load, one.axes, sizes) for load in loads(value)):
         return None
-    lanes = WIDE // max(each.dtype.bytes for each in flat)
+    lanes = WIDE // max(buffer.dtype.bytes for buffer in flat)
     if len(flat) == 1 or lanes < 2 or count < lanes * gpu.most or sizes[wide[-1]] % lanes == 0:
         return None
     place = Names(of).var("i")
@@ -135,5 +135,5 @@ def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
         return node
 
     here = substitute(map_bottom_up(instead, value), digits(wide, sizes, place))
-    inputs = [flat.get(each, each) for each in of.inputs]
+    inputs = [flat.get(buffer, buffer) for buffer in of.inputs]
     return stages(inputs, (Each(flat[one.out], (place,), here),))

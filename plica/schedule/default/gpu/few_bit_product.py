@@ -90,17 +90,17 @@ class FewBitTile:
 def few_bit_intrinsics() -> tuple[TensorIntrinsic, ...]:
     """The warp intrinsics of products with low-bit weights."""
     return tuple(
-        [each for dtype in NARROW for bits in BITS
-         for each in (restored(bits, dtype), quad_mma((1, 32 // bits), dtype))]
+        [intrinsic for dtype in NARROW for bits in BITS
+         for intrinsic in (restored(bits, dtype), quad_mma((1, 32 // bits), dtype))]
     )  # fmt: skip
 
 
 def few_bits_of(of: Stages) -> FewBits | None:
     """The product by a weight of few bits that stages are, if tensor cores are to do it."""
-    found = few_bits(of)
-    if found is None or found.dtype not in NARROW or found.zero.buffer.dtype is not u8:
+    bits = few_bits(of)
+    if bits is None or bits.dtype not in NARROW or bits.zero.buffer.dtype is not u8:
         return None
-    return found if data_rows(found) <= MOST_ROWS else None
+    return bits if data_rows(bits) <= MOST_ROWS else None
 
 
 def data_rows(of: FewBits) -> int:
@@ -174,7 +174,7 @@ class _FewBitWriter:
             self.of.weight.buffer.name: self.of.weight.buffer,
             whole.data.buffer.name: self._data_buffer,
         }
-        inputs = [own.get(each.name, each) for each in whole.inputs]
+        inputs = [own.get(buffer.name, buffer) for buffer in whole.inputs]
         return stages(inputs, (ExternStage((out,), body),))
 
     # --- words ----------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ class _FewBitWriter:
         zeros = self._buffer("zeros", (self.tile.ahead, 2, shares), u8, "local")
 
         def unit(u: sc.Scalar) -> sc.Scalar:
-            found = self._unit(turn, u)
-            return sc.Min(found, sc.index(self.units - 1)) if last else found
+            scalar = self._unit(turn, u)
+            return sc.Min(scalar, sc.index(self.units - 1)) if last else scalar
 
         def inside(u: sc.Scalar, value: sc.Scalar) -> sc.Scalar:
             if not last:
@@ -311,7 +311,7 @@ class _FewBitWriter:
             if isinstance(old, sc.ScalarVar)
         }  # fmt: skip
         load = substitute(of.whole.data, {**terms, **self._places(sc.index(0), number)})
-        places = tuple([simple(each) for each in load.indices])
+        places = tuple([simple(index) for index in load.indices])
         return sc.Load(self._data_buffer, places)
 
     # --- results --------------------------------------------------------------------------------

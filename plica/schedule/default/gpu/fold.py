@@ -105,20 +105,20 @@ def fold_nest(of: Stages) -> FoldNest | None:
             pass
         case _:
             return None
-    every = [each for each in terms if isinstance(each, Each)]
+    every = [term for term in terms if isinstance(term, Each)]
     (k,), axes, out = fold.axes, every[0].axes, every[0].out
     columns = axes[-1] is not k
     lane = axes[-1]
     extents = {axis: known(size) or 0 for axis, size in zip(axes, out.shape, strict=True)}
-    read = [load for each in every for load in loads(each.value) if lane in free_vars(load)]
+    read = [load for stage in every for load in loads(stage.value) if lane in free_vars(load)]
     inner = min([_inner(each, extents[lane]) for each in read], default=extents[lane])
     count = extents[lane] if columns else 0
-    outer = prod([extents[each] for each in axes if each is not k]) // max(1, count)
+    outer = prod([extents[var] for var in axes if var is not k]) // max(1, count)
     sums = prod([known(n) or 0 for axis, n in zip(wide, total.shape, strict=True)
                  if axis not in extents])  # fmt: skip
     sizes = tuple([each.buffer.dtype.bytes for each in read]) or (out.dtype.bytes,)
     return FoldNest(
-        tuple([str(each.out.name) for each in every]), len(wide), sums, outer, count, extents[k],
+        tuple([str(stage.out.name) for stage in every]), len(wide), sums, outer, count, extents[k],
         inner, sizes, total.dtype.bytes, narrowed(fold.body) is not fold.body,
     )  # fmt: skip
 
@@ -136,8 +136,8 @@ def _inner(load: sc.Load, extent: int) -> int:
 def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
     """One fold or several folds of each row, whose rows are `staged` in shared memory or not."""
     terms = list[Handle]()
-    for each in fold.terms:
-        terms.append((yield pr.block(each)))
+    for term in fold.terms:
+        terms.append((yield pr.block(term)))
     total = yield pr.block(TOTAL)
     (out,) = yield pr.output_blocks()
     counts = [count_of(how, "term", level) for level in ("thread", "block", "vector")]
@@ -239,11 +239,11 @@ def own_terms(
     if folded := [at for at in wide if at != 2]:
         yield pr.decompose_reduction(inner, digits[folded[0]])
     if counts[2:] == (1, 1) and not staged:
-        for each in terms:
-            yield pr.compute_inline(each)
+        for term in terms:
+            yield pr.compute_inline(term)
     else:
-        for each in terms:
-            yield vectors(each, inside, is_wide=counts[3] > 1)
+        for term in terms:
+            yield vectors(term, inside, is_wide=counts[3] > 1)
     for at in (3, 1):
         if at in digits:
             yield pr.unroll(digits[at])

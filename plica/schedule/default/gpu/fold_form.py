@@ -46,81 +46,78 @@ TOTAL: Final = "total"
 def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages with one reduction over contiguous terms, as terms, fold and epilogue; None for
     others, or if operands are shared by several results."""
-    if (found := _row_fold(of)) is None:
+    if (fold := _row_fold(of)) is None:
         return None
-    most, lanes = _lanes(found)
+    most, lanes = _lanes(fold)
     shortest = max(gpu.warp, 2 * most) * most  # each element of the edges has a vector
-    if not (lanes < most and _is_dense(found) and _length(found) > shortest):
-        return _in_stages(of, found, ())
-    return _peeled(of, found, most)
+    if not (lanes < most and _is_dense(fold) and _length(fold) > shortest):
+        return _in_stages(of, fold, ())
+    return _peeled(of, fold, most)
 
 
 def staged_folds(of: Stages, gpu: Gpu) -> Stages | None:
     """The same for short consecutive rows that fill no vectors, with one element axis and one row
     axis; None for others, or if they are read as fast element by element."""
-    if (found := _row_fold(of)) is None:
+    if (fold := _row_fold(of)) is None:
         return None
-    most, lanes = _lanes(found)
-    length, rows = _length(found), prod([found.sizes[each] for each in found.wide])
-    if lanes == most or not _is_dense(found) or length > gpu.warp * most:
+    most, lanes = _lanes(fold)
+    length, rows = _length(fold), prod([fold.sizes[var] for var in fold.wide])
+    if lanes == most or not _is_dense(fold) or length > gpu.warp * most:
         return None
     size = WIDE // most
     along = count_of(row_plan(rows, length, lanes, size, gpu), "term", "block")
     if not pays_staged(along * lanes * size, length * size / along, rows * length, gpu):
         return None
-    if (
-        staged_plan(rows, length, sum([each.buffer.dtype.bytes for each in found.read]), gpu)
-        is None
-    ):
+    if staged_plan(rows, length, sum([load.buffer.dtype.bytes for load in fold.read]), gpu) is None:
         return None
-    return _flat(of, found)
+    return _flat(of, fold)
 
 
 def _row_fold(of: Stages) -> OneFold | None:
     """Stages as one reduction whose terms are neighbours, of rows that have several."""
-    found = _found(of)
-    if found is None or _length(found) < SHORTEST:
+    fold = _found(of)
+    if fold is None or _length(fold) < SHORTEST:
         return None  # a thread's own
-    every = {*found.wide, *found.row}
-    plain = all(isinstance(i, sc.Lit) or i in every for e in found.read for i in e.indices)
-    if not plain or not all(reads_inside(each, found.sizes) for each in found.read):
+    every = {*fold.wide, *fold.row}
+    plain = all(isinstance(i, sc.Lit) or i in every for e in fold.read for i in e.indices)
+    if not plain or not all(reads_inside(load, fold.sizes) for load in fold.read):
         return None  # windows, or a border, which is not there
-    if not all(is_along(e, found.row[-1]) and free_vars(e) >= every for e in found.read):
+    if not all(is_along(e, fold.row[-1]) and free_vars(e) >= every for e in fold.read):
         return None
-    return found
+    return fold
 
 
 def _lanes(of: OneFold) -> tuple[int, int]:
     """How many elements a vector has, and how many of them rows fill."""
-    size = max(each.buffer.dtype.bytes for each in of.read)
+    size = max(load.buffer.dtype.bytes for load in of.read)
     return WIDE // size, vector_lanes(of.sizes[of.row[-1]], size)
 
 
 def _is_dense(of: OneFold) -> bool:
     """Whether rows follow one another in all that is read for terms."""
-    return all(lies_along(each, (*of.wide, *of.row), of.sizes) for each in of.read)
+    return all(lies_along(load, (*of.wide, *of.row), of.sizes) for load in of.read)
 
 
 def column_folds(of: Stages) -> Stages | None:
     """Likewise for one reduction with contiguous results and operands."""
-    found = _found(of)
-    columns = () if found is None else columns_of(found)
-    if found is None or not columns:
+    fold = _found(of)
+    columns = () if fold is None else columns_of(fold)
+    if fold is None or not columns:
         return None
-    if not all(reads_inside(e, found.sizes) for e in found.read if columns[-1] in free_vars(e)):
+    if not all(reads_inside(e, fold.sizes) for e in fold.read if columns[-1] in free_vars(e)):
         return None  # a border, which is not there
-    return _in_stages(of, found, columns)
+    return _in_stages(of, fold, columns)
 
 
 def _found(of: Stages) -> OneFold | None:
     names = Names(of)
     names.used.add(of.result.name)
-    found = one_fold(of, names)
-    return found if found is not None and found.read else None
+    fold = one_fold(of, names)
+    return fold if fold is not None and fold.read else None
 
 
 def _length(of: OneFold) -> int:
-    return prod([of.sizes[each] for each in of.row])
+    return prod([of.sizes[var] for var in of.row])
 
 
 def _names(of: Stages, found: OneFold) -> Names:
@@ -134,7 +131,7 @@ def _in_stages(of: Stages, found: OneFold, columns: tuple[sc.ScalarVar, ...]) ->
     names = _names(of, found)
     k, c = names.var("k"), names.var("c")
     place = digits(found.row, found.sizes, k) | digits(columns, found.sizes, c)
-    count = prod([found.sizes[each] for each in columns])
+    count = prod([found.sizes[column] for column in columns])
     sizes = {**found.sizes, k: _length(found), c: count}
     body = substitute(narrowed(found.body), place)
     return _staged(of.inputs, found, names, (body, k, (c,) if columns else ()), sizes, columns)
@@ -147,7 +144,7 @@ def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
     whole = (length - lanes + 1) // lanes * lanes
     begin, k = joined(found.wide, found.sizes) * length, names.var("k")
     first = (begin + (lanes - 1)) // lanes * lanes
-    flat = {each.buffer: flattened(each.buffer) for each in found.read}
+    flat = {load.buffer: flattened(load.buffer) for load in found.read}
 
     def at(place: sc.Scalar) -> sc.Scalar:
         def moved(node: Term) -> Term:
@@ -162,7 +159,7 @@ def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
     place = sc.Select(sc.Lt(vector, first - begin), vector, vector + whole)
     is_edge = sc.And(sc.Eq(k % lanes, sc.index(0)), sc.Lt(vector, sc.index(length - whole)))
     sizes = {**found.sizes, k: whole}
-    inputs = [flat.get(each, each) for each in of.inputs]
+    inputs = [flat.get(buffer, buffer) for buffer in of.inputs]
     edge = (is_edge, at(begin + place))
     return _staged(inputs, found, names, (at(first + k), k, ()), sizes, (), edge)
 
@@ -171,8 +168,8 @@ def _flat(of: Stages, found: OneFold) -> Stages:
     """The same with one axis of all elements, and one of rows."""
     names, length = _names(of, found), _length(found)
     i, k = names.var("i"), names.var("k")
-    rows = prod([found.sizes[each] for each in found.wide])
-    flat = {each.buffer: flattened(each.buffer) for each in found.read}
+    rows = prod([found.sizes[var] for var in found.wide])
+    flat = {load.buffer: flattened(load.buffer) for load in found.read}
     out = flattened(found.last.out)
     place = digits(found.wide, found.sizes, i) | digits(found.row, found.sizes, k)
 
@@ -184,7 +181,7 @@ def _flat(of: Stages, found: OneFold) -> Stages:
     body = substitute(map_bottom_up(moved, narrowed(found.body)), place)
     value = substitute(found.value, place)
     one = evolve(found, value=value, last=Each(out, (i,), value), sizes={**found.sizes, i: rows})
-    inputs = [flat.get(each, each) for each in of.inputs]
+    inputs = [flat.get(buffer, buffer) for buffer in of.inputs]
     return _staged(inputs, one, names, (body, k, ()), {**found.sizes, i: rows, k: length}, ())
 
 
@@ -202,10 +199,10 @@ def stored(term: sc.Scalar) -> sc.Scalar:
 
 def joined(axes: Sequence[sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
     """The number of an element along several axes."""
-    axes = [each for each in axes if sizes[each] != 1]
+    axes = [axis for axis in axes if sizes[axis] != 1]
     number: sc.Scalar = axes[0] if axes else sc.index(0)
-    for each in axes[1:]:
-        number = number * sizes[each] + each
+    for axis in axes[1:]:
+        number = number * sizes[axis] + axis
     return number
 
 
@@ -216,10 +213,10 @@ def _staged(  # noqa: PLR0917  # what stages are made of
     edge: tuple[sc.Scalar, sc.Scalar] | None = None,
 ) -> Stages:  # fmt: skip
     term, k, lane = of
-    outer = tuple([each for each in found.wide if each not in columns])
+    outer = tuple([var for var in found.wide if var not in columns])
 
     def buffer(name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
-        shape = tuple([sc.index(sizes[each]) for each in axes])
+        shape = tuple([sc.index(sizes[axis]) for axis in axes])
         return sc.Buffer(names.name(name), shape, dtype)
 
     axes, wide = (*outer, k, *lane), (*outer, *lane)

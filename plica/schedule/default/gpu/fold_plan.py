@@ -88,7 +88,7 @@ def count_of(of: Plan, axis: Axis, level: Level) -> int:
 
 def shown(of: Plan) -> str:
     """A plan in one line."""
-    return ", ".join(f"{each.axis}/{each.level} {each.count}" for each in of)
+    return ", ".join(f"{digit.axis}/{digit.level} {digit.count}" for digit in of)
 
 
 def row_plan(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> Plan:

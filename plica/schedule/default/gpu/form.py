@@ -97,16 +97,16 @@ def tiled(  # noqa: PLR0917  # what a form is made of
         "columns": _number(layout.columns, of.size("columns"), names),
         "terms": _number(layout.terms, of.depth, names, (slices, part_of)),
     }
-    extent = {axis: n for each in cuts.values() for axis, n in each.axes.items()}
+    extent = {axis: n for cut in cuts.values() for axis, n in cut.axes.items()}
     word = {axis.name.hint: axis for axis in extent}
     numbers: dict[Group, sc.Scalar] = {"batch": batch}
-    numbers |= {group: each.value for group, each in cuts.items()}
+    numbers |= {group: number.value for group, number in cuts.items()}
     told: dict[Term, sc.Scalar] = {}
     if box is not None:
         (tile, *places), (_, *lengths) = cuts["rows"].places, cuts["rows"].lengths
         pixel = box.pixel(tile, _joined(places, lengths))
         told |= zip(of.groups["rows"], pixel, strict=True)
-        numbers = {group: each for group, each in numbers.items() if group != "rows"}
+        numbers = {group: scalar for group, scalar in numbers.items() if group != "rows"}
     where = Where(numbers, told)
 
     def buffer(like: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
@@ -143,7 +143,7 @@ def tiled(  # noqa: PLR0917  # what a form is made of
         made.append(Each(buffer(like, axes, dtype), axes, element))
     rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
-    left, right = (_wide(sc.Load(each.out, each.axes), total) for each in made)
+    left, right = (_wide(sc.Load(stage.out, stage.axes), total) for stage in made)
     counts = tuple([sc.index(extent[axis]) for axis in terms])
     part = buffer("part", both, total)
     made.append(Each(part, both, sc.Reduce("sum", terms, counts, sc.Mul(left, right))))
@@ -156,7 +156,7 @@ def can_transpose(of: Operands, side: sc.Load, group: Group) -> bool:
     if side is of.bordered or side.buffer not in of.views or not of.along(side):
         return False
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
-    numbers: dict[Group, sc.Scalar] = {each: names.var(each) for each in GROUPS}
+    numbers: dict[Group, sc.Scalar] = {literal: names.var(literal) for literal in GROUPS}
     wanted = (numbers[group], numbers["terms"])
     return of.at(side, Where(numbers, {})).indices[-2:] == wanted
 
@@ -276,10 +276,10 @@ def _number(
 
 def _joined(places: Sequence[sc.Scalar], lengths: Sequence[int]) -> sc.Scalar:
     """The number whose first digits are given."""
-    found = places[0]
+    scalar = places[0]
     for place, length in zip(places[1:], lengths, strict=False):
-        found = found * length + place
-    return found
+        scalar = scalar * length + place
+    return scalar
 
 
 def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:

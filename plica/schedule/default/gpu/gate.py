@@ -51,7 +51,7 @@ class Gates:
     @property
     def sides(self) -> tuple[sc.Load, ...]:
         """The loads along the terms."""
-        read = [each for _, body in self.sums for each in loads(body)]
+        read = [load for _, body in self.sums for load in loads(body)]
         return tuple([each for each in dict.fromkeys(read) if self.term in free_vars(each)])
 
     @property
@@ -62,10 +62,10 @@ class Gates:
 def gates_of(of: Stages) -> Gates | None:
     """Elements as functions of sums, or None for others, or if tiles are worthwhile."""
     of = in_free_order(of)
-    if of.dims or len(of.outputs) != 1 or not all(isinstance(each, Each) for each in of.stages):
+    if of.dims or len(of.outputs) != 1 or not all(isinstance(stage, Each) for stage in of.stages):
         return None
-    *first, out = folds_and_last([each for each in of.stages if isinstance(each, Each)])
-    made = {each.out: each for each in first}
+    *first, out = folds_and_last([stage for stage in of.stages if isinstance(stage, Each)])
+    made = {stage.out: stage for stage in first}
     term = Names(of).var("k")
     found: dict[sc.Load, sc.Scalar] = {}
     counts: set[int | None] = set()
@@ -85,20 +85,20 @@ def gates_of(of: Stages) -> Gates | None:
         counts.add(known(whole.extents[0]))
     count = next(iter(counts)) if len(counts) == 1 else None
     gates = Gates(of, out, tuple(found.items()), term, count or 0)
-    parts = len(found) > 1 or any(known(each) is None and not isinstance(each, sc.ScalarVar)
-                                  for load in found for each in load.indices)  # fmt: skip
+    parts = len(found) > 1 or any(known(index) is None and not isinstance(index, sc.ScalarVar)
+                                  for load in found for index in load.indices)  # fmt: skip
     if not count or not parts or len(found) > MAX_SUMS or not gates.elements or not gates.sides:
         return None
     sizes = dict(zip(out.axes, [known(size) or 0 for size in out.out.shape], strict=True))
-    again = [prod(size for axis, size in sizes.items() if axis not in free_vars(each))
-             for each in gates.sides]  # fmt: skip
-    near = all(is_along(each, term) for each in gates.sides)
+    again = [prod(size for axis, size in sizes.items() if axis not in free_vars(side))
+             for side in gates.sides]  # fmt: skip
+    near = all(is_along(side, term) for side in gates.sides)
     return gates if near and min(again) <= MAX_READS else None
 
 
 def gate_cost(of: Gates, gpu: Gpu) -> float:
     """Cycles, of which most go into reading weights."""
-    read = of.elements * of.count * sum(each.buffer.dtype.bytes for each in of.sides)
+    read = of.elements * of.count * sum(side.buffer.dtype.bytes for side in of.sides)
     return ENDS + read / (STREAM * gpu.processors)
 
 
@@ -121,12 +121,12 @@ def gate_folds(of: Gates) -> Stages:
     terms = [term(each) for each in of.sides]
     total = sc.Buffer(names.name(TOTAL), (extents[j], extents[g]), f32)
     read: dict[Term, Term] = {
-        side: sc.Load(each.out, (j, k)) for side, each in zip(of.sides, terms, strict=True)
+        side: sc.Load(stage.out, (j, k)) for side, stage in zip(of.sides, terms, strict=True)
     }
     read |= {load: sc.Load(total, (j, sc.index(at))) for at, (load, _) in enumerate(of.sums)}
     *bodies, value = [
-        substitute(replaced(each, read), there)
-        for each in (*[body for _, body in of.sums], out.value)
+        substitute(replaced(scalar, read), there)
+        for scalar in (*[body for _, body in of.sums], out.value)
     ]
     fold = sc.Reduce("sum", (k,), (extents[k],), chosen(bodies, g))
     made = (*terms, Each(total, (j, g), fold), Each(flattened(out.out), (j,), value))
@@ -153,7 +153,7 @@ def chosen(values: Sequence[sc.Scalar], number: sc.ScalarVar) -> sc.Scalar:
         return value
 
     first, *others = values
-    read = [loads(each) for each in values]
+    read = [loads(scalar) for scalar in values]
     slots = [*zip(*read, strict=False)]
     for number_of, body in enumerate(others, 1):
         mine: dict[Term, Term] = {slot[0]: slot[number_of] for slot in slots}

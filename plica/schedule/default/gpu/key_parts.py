@@ -41,27 +41,27 @@ from plica.schedule.online_softmax import online_softmax
 
 PART_INTRINSICS: Final = tuple(
     [
-        each.name
+        intrinsic.name
         for rows in range(1, TOGETHER + 1)
         for across in (1, 2, 4, 8, 16, 32)
         for ahead in (1, 2, 4, 8)
-        for each in decode_intrinsics(rows, across, ahead)
+        for intrinsic in decode_intrinsics(rows, across, ahead)
     ]
     + [
-        each.name
+        intrinsic.name
         for dtype in NARROW
         for columns in range(STEP, WIDEST + 1, STEP)
-        for each in attention_intrinsics(PART, columns, dtype)
+        for intrinsic in attention_intrinsics(PART, columns, dtype)
     ]
-    + [each.name for each in quad_intrinsics()]
+    + [intrinsic.name for intrinsic in quad_intrinsics()]
 )
 """The warp intrinsics of all alternatives."""
 
 
 def shared_keys(of: Stages) -> DecodeChain | None:
     """A product, softmax and a product whose rows read the same keys, or None."""
-    found = online_softmax(in_free_order(of))
-    return None if found is None else decode_chain(found)
+    stages = online_softmax(in_free_order(of))
+    return None if stages is None else decode_chain(stages)
 
 
 def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:

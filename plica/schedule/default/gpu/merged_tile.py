@@ -73,12 +73,12 @@ class TiledRuns:
     @property
     def rows(self) -> tuple[sc.ScalarVar, ...]:
         """The axes that say which row."""
-        return tuple([each for each in self.axes[:-1] if each in self.leading])
+        return tuple([axis for axis in self.axes[:-1] if axis in self.leading])
 
     @property
     def others(self) -> tuple[sc.ScalarVar, ...]:
         """The axes of one output's epilogue."""
-        return tuple([each for each in self.axes[:-1] if each not in self.leading])
+        return tuple([axis for axis in self.axes[:-1] if axis not in self.leading])
 
     def extent(self, axis: sc.ScalarVar) -> int:
         return known(self.out.shape[self.axes.index(axis)]) or 0
@@ -91,14 +91,14 @@ def merged_tiles(of: Stages, gpu: Gpu) -> Stages | None:
             pass
         case _:
             return None
-    if not all(known(each) for each in (*out.shape, *[n for x in of.inputs for n in x.shape])):
+    if not all(known(scalar) for scalar in (*out.shape, *[n for x in of.inputs for n in x.shape])):
         return None
     names = Names(of)
-    found = _tiled(of.inputs, Each(out, axes, value), names)
-    if found is None or prod(map(found.extent, found.others)) > MOST_BESIDE:
+    tiled_runs = _tiled(of.inputs, Each(out, axes, value), names)
+    if tiled_runs is None or prod(map(tiled_runs.extent, tiled_runs.others)) > MOST_BESIDE:
         return None
-    writer = _TileWriter(found, names, gpu)
-    if (2 * found.width) % writer.tile or writer.runs.bytes > gpu.shared:
+    writer = _TileWriter(tiled_runs, names, gpu)
+    if (2 * tiled_runs.width) % writer.tile or writer.runs.bytes > gpu.shared:
         return None
     return stages(of.inputs, (ExternStage((out,), writer.launch()),))
 
@@ -112,17 +112,17 @@ def _tiled(inputs: Sequence[sc.Buffer], of: Each, names: Names) -> TiledRuns | N
         if size is None or not (sizes[of.axes[-1]] or 0) <= size < 1 << 30:
             continue
         rows = {
-            each.indices[:-1] for each in nodes if isinstance(each, sc.Load) and each.buffer is x
+            node.indices[:-1] for node in nodes if isinstance(node, sc.Load) and node.buffer is x
         }
         for leading in sorted(rows, key=str):
-            if not all(isinstance(each, sc.Lit) or each in sizes for each in leading):
+            if not all(isinstance(scalar, sc.Lit) or scalar in sizes for scalar in leading):
                 continue
             runs = runs_of(x, (*leading, of.axes[-1]), of.value)
             if runs is None:
                 continue
             hole = names.var("place")
             value = _named(of.value, runs.place, hole)
-            if len({*leading} & {*of.axes}) == sum(each in sizes for each in leading):
+            if len({*leading} & {*of.axes}) == sum(scalar in sizes for scalar in leading):
                 return TiledRuns(
                     x, of.out, of.axes, leading, runs.width, runs.descending, hole, value
                 )
@@ -145,12 +145,12 @@ class _TileWriter:
         self.wanted = known(of.out.shape[-1]) or 0
         self.tiles = -(-self.wanted // self.tile)
         self.block = names.var("b")
-        counts = [of.extent(each) for each in of.rows]
+        counts = [of.extent(row) for row in of.rows]
         self.blocks = prod(counts) * self.tiles
         self.at: dict[Term, Term] = dict(
             zip(of.rows, axes_of(self.block // self.tiles, counts), strict=True)
         )
-        self.leading = tuple([substitute(each, self.at) for each in of.leading])
+        self.leading = tuple([substitute(scalar, self.at) for scalar in of.leading])
         first = sc.Cast(self.block % self.tiles * self.tile, i32)
         width = sc.Lit(of.width, i32)
         self.far = sc.BitAnd(first, sc.Lit(2 * of.width - 1, i32)) if _is_power(of.width) else (
@@ -185,9 +185,9 @@ class _TileWriter:
     def _key(self, place: sc.Scalar) -> sc.Scalar:
         """A key in memory, clamped to the row."""
         inside = sc.Max(sc.Lit(0, i32), sc.Min(place, sc.Lit(self.size - 1, i32)))
-        found: sc.Scalar = sc.Load(self.of.x, (*self.leading, sc.Cast(inside, i64)))
+        scalar: sc.Scalar = sc.Load(self.of.x, (*self.leading, sc.Cast(inside, i64)))
         dtype = self.runs.keys.dtype
-        return found if self.of.x.dtype is dtype else sc.Cast(found, dtype)
+        return scalar if self.of.x.dtype is dtype else sc.Cast(scalar, dtype)
 
     def _ends(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
         """The number of left-run elements before the tile, and before its end, for all threads."""
@@ -241,12 +241,12 @@ class _TileWriter:
             k = self.block % self.tiles * self.tile + (e * runs.threads + runs.thread)
             at: dict[Term, Term] = {**self.at, of.axes[-1]: k, of.place: own[0]}
             made: list[Stmt] = []
-            for beside in product(*[range(of.extent(each)) for each in of.others]):
+            for beside in product(*[range(of.extent(var)) for var in of.others]):
                 here = at | dict(zip(of.others, map(sc.index, beside), strict=True))
                 there = tuple([_number(here[axis]) for axis in of.axes])
                 made.append(Store(of.out, there, substitute(of.value, here)))
-            found = sc.Cast(sc.Load(runs.places, runs.spread(e)), i64)
-            inside = sc.Max(sc.index(0), sc.Min(found, sc.index(self.size - 1)))
+            cast = sc.Cast(sc.Load(runs.places, runs.spread(e)), i64)
+            inside = sc.Max(sc.index(0), sc.Min(cast, sc.index(self.size - 1)))
             result = Alloc(own, seq(Store(own, FIRST, inside), *made))
             if self.tiles * self.tile == self.wanted:
                 return result

@@ -51,10 +51,10 @@ def widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
                 return node
 
     made: list[Each] = []
-    for each in of.stages:
-        assert isinstance(each, Each)
-        value = map_bottom_up(change, each.value) if reductions(each.value) else each.value
-        made.append(Each(each.out, each.axes, value))
+    for stage in of.stages:
+        assert isinstance(stage, Each)
+        value = map_bottom_up(change, stage.value) if reductions(stage.value) else stage.value
+        made.append(Each(stage.out, stage.axes, value))
     if not twins:
         return of, {}
     inputs = (*of.inputs, *twins.values())

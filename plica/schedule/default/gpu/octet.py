@@ -28,9 +28,9 @@ def as_they_lie(of: Stages) -> Stages:
         return Reduce(node.combiner, axes, extents, node.body, node.runs)
 
     return stages(of.inputs, [
-        Each(each.out, each.axes, map_bottom_up(change, each.value))
-        if isinstance(each, Each) else each
-        for each in of.stages
+        Each(stage.out, stage.axes, map_bottom_up(change, stage.value))
+        if isinstance(stage, Each) else stage
+        for stage in of.stages
     ], of.outputs)  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def _has_octets(of: Operands, side: Load) -> bool:
     if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % of.octet:
         return False
     last = known(side.buffer.shape[-1])
-    return last == of.sizes[near[0]] and all(near[0] not in free_vars(each) for each in of.border)
+    return last == of.sizes[near[0]] and all(near[0] not in free_vars(term) for term in of.border)
 
 
 def _near(of: Operands, side: Load, along: bool) -> Group:

@@ -51,30 +51,30 @@ class OneFold:
     @property
     def read(self) -> list[sc.Load]:
         """What differs from term to term."""
-        return [each for each in loads(self.body) if not free_vars(each).isdisjoint(self.row)]
+        return [load for load in loads(self.body) if not free_vars(load).isdisjoint(self.row)]
 
 
 def one_fold(of: Stages, names: Names) -> OneFold | None:
     """Stages as one reduction and its epilogue, or None."""
-    every = [each for each in of.stages if isinstance(each, Each)]
-    folds = [each for each in every if isinstance(each.value, sc.Reduce)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    folds = [stage for stage in every if isinstance(stage.value, sc.Reduce)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,) or len(folds) != 1:
         return None
     (total,), last = folds, every[-1]
     fold = total.value
     assert isinstance(fold, sc.Reduce)
-    others = [fold.body, *[each.value for each in every if each is not total]]
-    if fold.runs or any(reductions(each) for each in others):
+    others = [fold.body, *[stage.value for stage in every if stage is not total]]
+    if fold.runs or any(reductions(scalar) for scalar in others):
         return None
-    plain = {each.out: each for each in every if each is not total and each is not last}
+    plain = {stage.out: stage for stage in every if stage is not total and stage is not last}
     sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
     value = last.value if last is not total else sc.Load(total.out, last.axes)
     value = computed_there(value, plain)
-    places = {each.indices for each in loads(value) if each.buffer is total.out}
+    places = {load.indices for load in loads(value) if load.buffer is total.out}
     if len(places) != 1:
         return None
     (place,) = places
-    own = [each for each in place if not isinstance(each, sc.Lit)]
+    own = [scalar for scalar in place if not isinstance(scalar, sc.Lit)]
     wide = [axis for axis in last.axes if sizes[axis] != 1]
     if [each for each in own if sizes.get(each, 0) != 1] != wide:  # type: ignore[call-overload]  # others are no axes
         return None
@@ -87,7 +87,7 @@ def one_fold(of: Stages, names: Names) -> OneFold | None:
     }
     body = computed_there(substitute(fold.body, at), plain)
     body = substitute(body, {axis: sc.index(0) for axis in last.axes if sizes[axis] == 1})
-    row = tuple([each for each in terms if sizes[each] > 1])
+    row = tuple([term for term in terms if sizes[term] > 1])
     if not row or not all(sizes.values()) or any(e.buffer is total.out for e in loads(body)):
         return None
     return OneFold(total, body, value, last, row, sizes)

@@ -84,7 +84,7 @@ class Operands:
 
     def size(self, group: Group) -> int:
         """How long all axes of a group are as one."""
-        return prod(self.sizes[each] for each in self.groups[group])
+        return prod(self.sizes[var] for var in self.groups[group])
 
     @property
     def dtype(self) -> DType:
@@ -131,20 +131,20 @@ class Operands:
     def along(self, of: Load) -> bool:
         """Whether the elements of neighbouring terms are neighbours, and only they."""
         terms = self.groups["terms"]
-        last = [each for each, size in zip(of.indices, of.buffer.shape, strict=True)
+        last = [scalar for scalar, size in zip(of.indices, of.buffer.shape, strict=True)
                 if known(size) != 1]  # fmt: skip
         return bool(last) and bool(terms) and last[-1] is terms[-1]
 
     def at(self, of: Load, where: Where) -> Load:
         """A load with its axes substituted."""
         if (view := self.views.get(of.buffer)) is None:
-            return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
+            return Load(of.buffer, tuple([self.put(scalar, where) for scalar in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
     def inside(self, side: Load, where: Where) -> list[Scalar]:
         """The condition that an operand is not 0, with the axes substituted."""
         border = self.border if side is self.bordered else ()
-        return [self.put(each, where) for each in (*border, *self.ends)]
+        return [self.put(scalar, where) for scalar in (*border, *self.ends)]
 
     def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
         """Axes of the result, the shape, and where an element of it is.
@@ -205,11 +205,11 @@ class Operands:
             if run[0] in axes and run[-1] in axes and group in where.numbers:
                 first, last = axes.index(run[0]), axes.index(run[-1])
                 number = where.numbers[group]
-                after = prod(self.sizes[each] for each in axes[last + 1 :])
+                after = prod(self.sizes[axis] for axis in axes[last + 1 :])
                 if after > 1:
                     number = number // after
                 if first:
-                    number = number % prod(self.sizes[each] for each in axes[first : last + 1])
+                    number = number % prod(self.sizes[axis] for axis in axes[first : last + 1])
                 return number
         several = [each for each in run if isinstance(each, ScalarVar)]
         return self.put(joined(several, self.sizes) if len(run) > 1 else run[0], where)
@@ -231,7 +231,7 @@ def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
 
     Sides are of f32, f16 or bf16, and sums are of f32; or sides are bytes, and sums are of i32.
     """
-    if not all(isinstance(each, Each) for each in of.stages):
+    if not all(isinstance(stage, Each) for stage in of.stages):
         return None
     wide, narrow = widened(of)
     if (found := contraction(wide)) is None:
@@ -241,7 +241,7 @@ def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
         return None
     sides = [narrowed(each, narrow) for each in (found.data, found.weight)]
     names = frozenset([of.inputs[number].name for number in small])
-    bytes_ = [each.buffer.dtype in BYTES or each.buffer.name in names for each in sides]
+    bytes_ = [side.buffer.dtype in BYTES or side.buffer.name in names for side in sides]
     if found.reduced.dtype is not (i32 if all(bytes_) else f32) or found.fill.value != 0:
         return None
     if any(bytes_) and not all(bytes_):
@@ -267,7 +267,7 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     for load in (data, weight, *others):
         if shapes.setdefault(load.buffer.name, load.buffer) is not load.buffer:
             return None
-    inputs = tuple([shapes.get(each.name, each) for each in of.inputs])
+    inputs = tuple([shapes.get(buffer.name, buffer) for buffer in of.inputs])
     return Operands(
         inputs=inputs,
         axes=found.axes,
@@ -336,7 +336,7 @@ def _border(of: Contraction, data: Load) -> Iterator[Scalar]:
 
 def joined(axes: Sequence[ScalarVar], sizes: Mapping[ScalarVar, int]) -> Scalar:
     """All of some axes as one number."""
-    found: Scalar = index(0)
+    scalar: Scalar = index(0)
     for number, axis in enumerate(axes):
-        found = axis if number == 0 else found * sizes[axis] + axis
-    return found
+        scalar = axis if number == 0 else scalar * sizes[axis] + axis
+    return scalar

@@ -109,7 +109,7 @@ NARROW_WARPS: Final = (
 )
 """Tiles of few columns, or of few rows."""
 
-BYTE_WARPS: Final = tuple([evolve(each, octet=16) for each in WARPS])
+BYTE_WARPS: Final = tuple([evolve(warp, octet=16) for warp in WARPS])
 """The same of bytes: an instruction has twice as many terms."""
 
 PART_WARPS: Final = (
@@ -118,11 +118,11 @@ PART_WARPS: Final = (
     Warps(2, 2, 2, 4, 4, ahead=2, octet=4),
     Warps(2, 2, 1, 4, 4, ahead=2, octet=4),
     Warps(2, 2, 1, 2, 8, ahead=2, octet=4),
-    *[evolve(each, steps=4, ahead=2, octet=4) for each in NARROW_WARPS],
+    *[evolve(warp, steps=4, ahead=2, octet=4) for warp in NARROW_WARPS],
 )
 """The same of f32, whose numbers are two in registers: an instruction has half as many terms."""
 
-BYTE_GROUPS: Final = tuple([evolve(each, octet=16) for each in PANELS])
+BYTE_GROUPS: Final = tuple([evolve(panel, octet=16) for panel in PANELS])
 """The same of bytes by warps that multiply together."""
 
 EXACT: Final = Facts(())
@@ -142,7 +142,7 @@ def product_of(of: Stages, facts: Facts = EXACT, few: int = LEAST) -> Operands |
 
 def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
     """Which sides are known before the program runs."""
-    known_ = {each.name for each, told in zip(of.inputs, facts.constant, strict=True) if told}
+    known_ = {buffer.name for buffer, told in zip(of.inputs, facts.constant, strict=True) if told}
     return found.left.buffer.name in known_, found.right.buffer.name in known_
 
 
@@ -251,7 +251,7 @@ def box_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
 def part_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
     """f32 products in tiles with contiguous terms: otherwise elements are fetched one by one."""
     found = product_of(of, facts, LEAST // 2)
-    if found is None or {found.kind(each) for each in (found.left, found.right)} != {f32}:
+    if found is None or {found.kind(load) for load in (found.left, found.right)} != {f32}:
         return
     constant = _constant(of, found, facts)
     sides = [*zip((found.left, found.right), constant, strict=True)]
@@ -286,7 +286,7 @@ def thread_tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> 
     found = product_of(of, facts)
     if found is None or found.dtype is not f32:
         return
-    if not facts.reassociates and any(each.runs for each in reductions(of)):
+    if not facts.reassociates and any(reduction.runs for reduction in reductions(of)):
         return  # totals of runs are kept apart
     plain = not is_window(found) and found.size("batch") == 1
     held = held_sides(of, facts, found)

@@ -46,10 +46,10 @@ AXES: Final = ("u", "c", "v")
 
 def within(of: Scalar, at: Mapping[Term, Term], guards: list[Guard]) -> Scalar:
     """An element of an operand; 0 if an index that may overshoot is out of bounds."""
-    found = substitute(of, at)
+    scalar = substitute(of, at)
     tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
     zero = Lit(0, dtype_of(of))
-    return Select(reduce(And, tests), found, zero) if tests else found
+    return Select(reduce(And, tests), scalar, zero) if tests else scalar
 
 
 def written_out(
@@ -92,8 +92,8 @@ class ReadAhead:
         def read(node: Term) -> Term:
             return self.now[node][u, c, v] if node in self.now else node
 
-        found = map_top_down(read, self.side)
-        return substitute(found, self.at(step, u, c, v))
+        scalar = map_top_down(read, self.side)
+        return substitute(scalar, self.at(step, u, c, v))
 
     def over(self, step: ScalarVar, steps: int, before: Stmt, body: Stmt) -> Stmt:
         """The body of each step, once something else was done."""

@@ -109,19 +109,19 @@ def costly_rows(kernel: Kernel, every: Sequence[BlockStage]) -> tuple[Name, ...]
     """Rows between the stages that cost too much to be made again for each who reads them."""
     blocks = map_of(kernel).blocks
     found = []
-    for each in every[:-1]:
-        node = blocks[each.label].node
-        if each.reduce or each.spatial != every[-1].spatial or not _is_costly(node):
+    for block_stage in every[:-1]:
+        node = blocks[block_stage.label].node
+        if block_stage.reduce or block_stage.spatial != every[-1].spatial or not _is_costly(node):
             continue
-        (written,) = flow(kernel.body)[each.label].writes
+        (written,) = flow(kernel.body)[block_stage.label].writes
         readers = [other for other in flow(kernel.body).values() if written in other.inputs]
         if len(readers) > 1 and all(_reads_row(r.block, written) for r in readers):
-            found.append(each.label)
+            found.append(block_stage.label)
     return tuple(found)
 
 
 def _is_costly(node: Block) -> bool:
-    return any(isinstance(each, Intrinsic | Div | Pow) for each in post_order(node.body))
+    return any(isinstance(term, Intrinsic | Div | Pow) for term in post_order(node.body))
 
 
 def _reads_row(node: Block, buffer: Buffer) -> bool:
@@ -155,7 +155,7 @@ def rowed(
 ) -> Rowed | None:
     """Stages as stages of rows, or None for others; unless `uneven` is allowed, also None if a row
     has more threads than a warp and no whole warps."""
-    sums = [each for each in left if each.reduce]
+    sums = [block_stage for block_stage in left if block_stage.reduce]
     last = left[-1]
     if not sums:
         return None
@@ -165,7 +165,7 @@ def rowed(
         if len(last.spatial) < 2 or last.spatial[-1] != length or len(sums[0].reduce) != 1:
             return None
         rows //= length
-    elif length < SHORTEST or any(not each.reduce for each in left[:-1]):
+    elif length < SHORTEST or any(not block_stage.reduce for block_stage in left[:-1]):
         return None
     outer = tuple([size for size in sums[0].spatial if size != 1])
     for each in left:
@@ -174,13 +174,13 @@ def rowed(
         if found != wanted or (each.reduce and each.terms != length) or not each.spatial:
             return None
     every = flow(kernel.body)
-    if ends and not all(reads_along(every[each.label].block) for each in sums):
+    if ends and not all(reads_along(every[block_stage.label].block) for block_stage in sums):
         return None
     (result,) = every[last.label].writes
     shape = shape_of(rows, length, result.dtype.bytes, gpu)
     if shape is None:
         return None
-    shuffled = all(every[each.label].writes[0].dtype in SHUFFLED for each in sums)
+    shuffled = all(every[block_stage.label].writes[0].dtype in SHUFFLED for block_stage in sums)
     whole_warps = 0 in (shape.threads % gpu.warp, gpu.warp % shape.threads)
     if not (uneven or (shuffled and whole_warps)):
         return None  # parts are joined with a barrier for each half
@@ -188,10 +188,10 @@ def rowed(
     if not (uneven or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
         return None  # odd rows of narrow elements are read in vectors by other forms
     kept: dict[Buffer, tuple[Name, int, int]] = {}
-    made = {buffer for each in every.values() for buffer in each.writes}
+    made = {buffer for flow_stage in every.values() for buffer in flow_stage.writes}
     for stage in left:
         for number, buffer in enumerate(every[stage.label].inputs):
-            readers = [each for each in every.values() if buffer in each.inputs]
+            readers = [flow_stage for flow_stage in every.values() if buffer in flow_stage.inputs]
             if buffer in made or buffer in kept or (len(readers) < 2 and not ends):
                 continue
             sizes = [known(size) for size in buffer.shape]
@@ -200,7 +200,7 @@ def rowed(
             same = ends and whole == [length] and shape.threads >= SHARED
             if not (same or whole == [*outer, length]) or sizes[-1] != length:
                 continue
-            if all(_reads_row(each.block, buffer) for each in readers):
+            if all(_reads_row(reader.block, buffer) for reader in readers):
                 kept[buffer] = stage.label, number, len(sizes)
                 shape = RowShape(shape.threads, shape.lanes, 1) if same else shape
     if not kept and shape.lanes > 1:
@@ -212,16 +212,16 @@ def reads_along(node: Block) -> bool:
     """Whether neighbouring terms of a sum are neighbours in all that is read of each."""
     reduce = tuple([v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"])
     loads = [each for each in post_order(node.body) if isinstance(each, Load)]
-    found = [each for each in loads if not free_vars(each).isdisjoint(reduce)]
-    return bool(found) and all(each.indices[-len(reduce) :] == reduce for each in found)
+    found = [load for load in loads if not free_vars(load).isdisjoint(reduce)]
+    return bool(found) and all(load.indices[-len(reduce) :] == reduce for load in found)
 
 
 def reads_once(node: Block) -> bool:
     """Whether terms of a sum are neighbours, and no other sum has the same ones."""
     terms = [v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"]
     loads = [each for each in post_order(node.body) if isinstance(each, Load)]
-    found = [each for each in loads if not free_vars(each).isdisjoint(terms)]
-    return reads_along(node) and all(free_vars(each).issuperset(node.vars) for each in found)
+    found = [load for load in loads if not free_vars(load).isdisjoint(terms)]
+    return reads_along(node) and all(free_vars(load).issuperset(node.vars) for load in found)
 
 
 @do
@@ -230,8 +230,8 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     yield inlined(inline)
     shape, last = of.shape, of.stages[-1]
     handles: dict[Name, Handle] = {}
-    for each in of.stages:
-        handles[each.label] = yield pr.block(str(each.label))
+    for stage in of.stages:
+        handles[stage.label] = yield pr.block(str(stage.label))
     copies: dict[Handle, int] = {}
     for label, number, rank in of.kept:
         copies[(yield pr.cache_read(handles[label], number))] = rank
@@ -241,10 +241,10 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     each_block = None
     if shape.beside > 1:
         each_block, row = yield pr.split(row, (None, shape.beside))
-    inner = [handles[each.label] for each in of.stages[:-1]]
+    inner = [handles[stage.label] for stage in of.stages[:-1]]
     for handle in (*reversed(inner), *copies):
         yield pr.compute_at(handle, row)
-    sums = {handles[each.label]: each for each in of.stages if each.reduce}
+    sums = {handles[stage.label]: stage for stage in of.stages if stage.reduce}
     threads: list[tuple[Handle, Handle | None]] = []
     for handle in (*copies, *inner, handles[last.label]):
         if of.ends and handle is handles[last.label] and not last.reduce:

@@ -43,7 +43,7 @@ def in_fewer_instructions(of: Stages, contract: Contract) -> Stages:
     if not contract >= FEWER:
         return of
     instead = partial(_instead, divides=rounds_quotient(of))
-    return stages(of.inputs, [_with_fewer(each, instead) for each in of.stages], of.outputs)
+    return stages(of.inputs, [_with_fewer(stage, instead) for stage in of.stages], of.outputs)
 
 
 def _with_fewer(of: Stage, instead: Callable[[Term], Term]) -> Stage:
@@ -69,8 +69,8 @@ def _instead(node: Term, *, divides: bool) -> Term:
 
 def _is_shared(left: sc.Scalar, right: sc.Scalar) -> bool:
     """Whether several elements are divided by the same."""
-    mine, others = ({v for v in free_vars(each) if isinstance(v, sc.ScalarVar)}
-                    for each in (right, left))  # fmt: skip
+    mine, others = ({v for v in free_vars(scalar) if isinstance(v, sc.ScalarVar)}
+                    for scalar in (right, left))  # fmt: skip
     return bool(loads(right)) and mine < others
 
 

@@ -77,8 +77,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
 ) -> RowCut:  # fmt: skip
     """The split of rows with some bytes of kept elements, from a number of loads each; a thread has
     this many adjacent ones."""
-    if beside == 1 and (found := _in_warps(rows, length, size, lanes, gpu)) is not None:
-        return found
+    if beside == 1 and (row_cut := _in_warps(rows, length, size, lanes, gpu)) is not None:
+        return row_cut
     gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)
     free = _free(gpu, passes * wide)
     beside //= wide
@@ -153,53 +153,53 @@ def _wide(of: RowPasses, size: int) -> int:
 
 def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     """Stages of rows (of columns) as thread statements, or None."""
-    found = row_passes(of)
-    if found is None or (found.beside > 1) != columns:
+    passes = row_passes(of)
+    if passes is None or (passes.beside > 1) != columns:
         return None
-    sizes = [each.buffer.dtype.bytes for each in found.kept]
-    largest = max(*sizes, found.last.out.dtype.bytes)
+    sizes = [load.buffer.dtype.bytes for load in passes.kept]
+    largest = max(*sizes, passes.last.out.dtype.bytes)
     most = 1 if columns else WIDE // largest
-    lanes = 1 if columns else vector_lanes(found.sizes[found.row[-1]], largest)
-    length = found.length
+    lanes = 1 if columns else vector_lanes(passes.sizes[passes.row[-1]], largest)
+    length = passes.length
     # Single elements of a word move as many bytes as a warp can request; smaller ones do not.
     shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
     # Values shared by rows are not aligned with the vectors: threads with adjacent vectors read
     # them far apart.
-    if lanes < most and found.is_dense and length > shortest * most and not found.shared:
+    if lanes < most and passes.is_dense and length > shortest * most and not passes.shared:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
-    what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
-    wide = _wide(found, sum(sizes)) if columns else 1
-    cut = cut_of(*what, gpu, len(found.passes), wide)
-    if found.length - length > cut.along or not _is_spread(found, cut, sum(sizes), gpu):
+    what = passes.count, length, passes.beside, sum(sizes), len(sizes), lanes
+    wide = _wide(passes, sum(sizes)) if columns else 1
+    cut = cut_of(*what, gpu, len(passes.passes), wide)
+    if passes.length - length > cut.along or not _is_spread(passes, cut, sum(sizes), gpu):
         return None  # what is before and behind vectors has a thread for each element
-    found = found if columns else _with_terms(_with_shared(found, cut), cut)
-    return RowWriter(of, found, cut, length).stages()
+    passes = passes if columns else _with_terms(_with_shared(passes, cut), cut)
+    return RowWriter(of, passes, cut, length).stages()
 
 
 def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages of consecutive rows that fill no vectors, a block's rows loaded as vectors through
     shared memory; None for others, or if a warp's threads read whole lines of a row anyway."""
-    found = row_passes(of)
-    if found is None or found.beside > 1 or not found.is_dense:
+    passes = row_passes(of)
+    if passes is None or passes.beside > 1 or not passes.is_dense:
         return None
-    sizes = [each.buffer.dtype.bytes for each in found.kept]
-    largest = max(*sizes, found.last.out.dtype.bytes)
-    lanes, most = vector_lanes(found.sizes[found.row[-1]], largest), WIDE // largest
-    if lanes == most or (not found.shared and found.length > gpu.warp * most):
+    sizes = [load.buffer.dtype.bytes for load in passes.kept]
+    largest = max(*sizes, passes.last.out.dtype.bytes)
+    lanes, most = vector_lanes(passes.sizes[passes.row[-1]], largest), WIDE // largest
+    if lanes == most or (not passes.shared and passes.length > gpu.warp * most):
         return None  # vectors begin where memory does
-    what = found.count, found.length, found.beside, sum(sizes), len(sizes), lanes
-    apart_cut = cut_of(*what, gpu, len(found.passes))
-    own, least = found.length / apart_cut.along, min(sizes)
-    elements = found.count * found.length
+    what = passes.count, passes.length, passes.beside, sum(sizes), len(sizes), lanes
+    apart_cut = cut_of(*what, gpu, len(passes.passes))
+    own, least = passes.length / apart_cut.along, min(sizes)
+    elements = passes.count * passes.length
     if not pays_staged(apart_cut.step * least, own * least, elements, gpu):
         return None
-    apart = 0 if found.last.out.dtype.bytes in sizes else found.last.out.dtype.bytes
-    cut = staged_cut(found.count, found.length, sum(sizes) + apart, gpu)
-    if cut is None or not _is_spread(found, cut, sum(sizes), gpu):
+    apart = 0 if passes.last.out.dtype.bytes in sizes else passes.last.out.dtype.bytes
+    cut = staged_cut(passes.count, passes.length, sum(sizes) + apart, gpu)
+    if cut is None or not _is_spread(passes, cut, sum(sizes), gpu):
         return None
-    held = _with_terms(_with_shared(found, cut), cut)
-    return RowWriter(of, held, cut, found.length).stages()
+    held = _with_terms(_with_shared(passes, cut), cut)
+    return RowWriter(of, held, cut, passes.length).stages()
 
 
 def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
@@ -216,7 +216,7 @@ def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
     mine = -(-of.length // cut.step) * cut.lanes
     if cut.shared or mine * (len(of.kept) + len(of.shared)) > AHEAD:
         return of
-    inside = [each for each in of.shared if reads_inside(each, of.sizes)]
+    inside = [load for load in of.shared if reads_inside(load, of.sizes)]
     return evolve(of, kept=(*of.kept, *inside))
 
 
@@ -238,7 +238,7 @@ def _is_spread(of: RowPasses, cut: RowCut, size: int, gpu: Gpu) -> bool:
 def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
     """Whether blocks that keep columns are many, and several of them on a processor, so that one
     computes while another reads."""
-    sizes = [each.buffer.dtype.bytes for each in of.kept]
+    sizes = [load.buffer.dtype.bytes for load in of.kept]
     what = of.count, of.length, of.beside, sum(sizes), len(sizes), 1
     cut = cut_of(*what, gpu, len(of.passes), _wide(of, sum(sizes)))
     part = _beside_others(of.length, sum(sizes), len(of.passes), gpu)

@@ -77,12 +77,12 @@ class RowPasses:
     def lanes(self) -> tuple[sc.ScalarVar, ...]:
         """The axes behind those of a row: adjacent rows."""
         axes = self.last.axes
-        inner = max([n for n, each in enumerate(axes) if each in self.row], default=len(axes) - 1)
+        inner = max([n for n, axis in enumerate(axes) if axis in self.row], default=len(axes) - 1)
         return axes[inner + 1 :]
 
     @property
     def beside(self) -> int:
-        return prod([self.sizes[each] for each in self.lanes])
+        return prod([self.sizes[lane] for lane in self.lanes])
 
     @property
     def rows(self) -> tuple[sc.ScalarVar, ...]:
@@ -92,7 +92,7 @@ class RowPasses:
     @property
     def is_dense(self) -> bool:
         """Whether rows are consecutive in memory in all kept inputs and in the result."""
-        wide = [each for each in self.last.axes if self.sizes[each] != 1]
+        wide = [axis for axis in self.last.axes if self.sizes[axis] != 1]
         every = [*[each.value for each in self.passes], self.value]
         own = {each.buffer for each in self.kept}
         others = [e for value in every for e in loads(value) if e.buffer in own]
@@ -115,17 +115,17 @@ class RowPasses:
     @property
     def count(self) -> int:
         """The number of rows, without adjacent ones."""
-        return prod([self.sizes[each] for each in self.rows])
+        return prod([self.sizes[row] for row in self.rows])
 
 
 def row_passes(of: Stages) -> RowPasses | None:
     """The passes of stages, or None if there are none, or no element is read twice."""
-    every = [each for each in of.stages if isinstance(each, Each)]
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
         return None
     *before, last = every
-    totals = {each.out: each for each in before if isinstance(each.value, sc.Reduce)}
-    plain = {each.out: each for each in before if each.out not in totals}
+    totals = {stage.out: stage for stage in before if isinstance(stage.value, sc.Reduce)}
+    plain = {stage.out: stage for stage in before if stage.out not in totals}
     whole = [sub.value.body if sub.out in totals else sub.value for sub in every]  # type: ignore[attr-defined]  # totals are reductions
     if not totals or any(reductions(each) for each in whole):
         return None
@@ -157,20 +157,20 @@ class _Reader:
         if value is None or not self.where:
             return None
         outer = {
-            axis for place in self.where.values() for each in place for axis in free_vars(each)
+            axis for place in self.where.values() for scalar in place for axis in free_vars(scalar)
         }
         row = tuple([e for e in self.last.axes if e not in outer and self.sizes[e] != 1])
         if not row:
             return None
         found: list[RowPass] = []
-        for each in reversed([*self.totals.values()]):
-            if each.out not in self.where:
+        for stage in reversed([*self.totals.values()]):
+            if stage.out not in self.where:
                 return None
-            made = self._pass(each, outer, row)
-            if made is None:
+            row_pass = self._pass(stage, outer, row)
+            if row_pass is None:
                 return None
-            found.insert(0, made)
-        kept = _kept([*[each.value for each in found], value], row, self.sizes)
+            found.insert(0, row_pass)
+        kept = _kept([*[pass_.value for pass_ in found], value], row, self.sizes)
         if not kept:
             return None
         return RowPasses(tuple(found), self.last, value, row, self.sizes, kept)
@@ -194,16 +194,16 @@ class _Reader:
     def _read(self, value: sc.Scalar) -> sc.Scalar | None:
         """A value that reads inputs and reductions alone, these always at one place."""
         for _ in self.of.stages:
-            made = [each for each in loads(value) if each.buffer in self.plain]
+            made = [load for load in loads(value) if load.buffer in self.plain]
             if not made:
                 break
-            there: dict[Term, Term] = {each: self._inlined(each) for each in made}
+            there: dict[Term, Term] = {load: self._inlined(load) for load in made}
             value = map_bottom_up(partial(_instead, there), value)
-        for each in loads(value):
-            if each.buffer not in self.totals:
+        for load in loads(value):
+            if load.buffer not in self.totals:
                 continue
-            simple = all(isinstance(place, sc.Lit) or place in self.sizes for place in each.indices)
-            if not simple or self.where.setdefault(each.buffer, each.indices) != each.indices:
+            simple = all(isinstance(place, sc.Lit) or place in self.sizes for place in load.indices)
+            if not simple or self.where.setdefault(load.buffer, load.indices) != load.indices:
                 return None
         return value
 
@@ -227,12 +227,12 @@ def holding_terms(of: RowPasses) -> RowPasses:
     >>> [each.number for each in found.held], len(loads(found.value))
     ([0], 2)
     """
-    for number, each in enumerate(of.passes):
-        term = each.value.value if isinstance(each.value, sc.Cast) else each.value
+    for number, row_pass in enumerate(of.passes):
+        term = row_pass.value.value if isinstance(row_pass.value, sc.Cast) else row_pass.value
         later = [*[one.value for one in of.passes[number + 1 :]], of.value]
         if not isinstance(term, sc.Intrinsic) or not any(term in post_order(v) for v in later):
             continue
-        name = fresh(Name("term"), {each.name for load in of.kept for each in [load.buffer]})
+        name = fresh(Name("term"), {buffer.name for load in of.kept for buffer in [load.buffer]})
         stand_in = sc.Buffer(name, of.last.out.shape, sc.dtype_of(term))
         load = sc.Load(stand_in, of.last.axes)
         instead = partial(_instead, {term: load})
@@ -264,7 +264,7 @@ def lies_along(
     ...  for shape in ((3, 5), (3, 6), (4, 5))]
     [True, False, False]
     """
-    wide = [(each, sizes[each]) for each in axes if sizes[each] != 1]
+    wide = [(axis, sizes[axis]) for axis in axes if sizes[axis] != 1]
     extents = zip(load.indices, map(known, load.buffer.shape), strict=True)
     return [(i, n) for i, n in extents if n != 1] == wide
 
@@ -273,7 +273,7 @@ def reads_inside(load: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     """Whether a place is inside of its buffer for all numbers of some axes, so that it may be read
     where a choice would not."""
     ranges: dict[Term, tuple[int, int]] = {axis: (0, size - 1) for axis, size in sizes.items()}
-    places = [interval(each, ranges, {}) for each in load.indices]
+    places = [interval(index, ranges, {}) for index in load.indices]
     shape = [known(size) or 0 for size in load.buffer.shape]
     return all(low >= 0 and high < n for (low, high), n in zip(places, shape, strict=True))
 
@@ -284,12 +284,12 @@ def _kept(
     """The elements of rows that several values read."""
     seen: dict[sc.Load, int] = {}
     for value in values:
-        for each in loads(value):
-            inner = any(isinstance(node, sc.Load) for index in each.indices
+        for load in loads(value):
+            inner = any(isinstance(node, sc.Load) for index in load.indices
                         for node in post_order(index))  # fmt: skip
-            if not inner and free_vars(each).issuperset(row):
-                seen[each] = seen.get(each, 0) + 1
-    return tuple([each for each, times in seen.items() if times > 1 and reads_inside(each, sizes)])
+            if not inner and free_vars(load).issuperset(row):
+                seen[load] = seen.get(load, 0) + 1
+    return tuple([load for load, times in seen.items() if times > 1 and reads_inside(load, sizes)])
 
 
 __all__ = [

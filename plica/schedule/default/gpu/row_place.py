@@ -69,10 +69,10 @@ class RowPlaces:
         begin = self.number * found.length
         self.unit = (begin + (cut.lanes - 1)) // cut.lanes if self.edge else sc.index(0)
         self.head = self.unit * cut.lanes - begin if self.edge else sc.index(0)
-        flat = [each.buffer for each in found.kept if found.is_element(each)]
+        flat = [load.buffer for load in found.kept if found.is_element(load)]
         flat = [*flat, found.last.out] if self.edge or cut.staged else []
-        self.flat = {each: flattened(each) for each in flat}
-        self.staged = {each: self._stage(each) for each in flat[:-1] if cut.staged}
+        self.flat = {buffer: flattened(buffer) for buffer in flat}
+        self.staged = {buffer: self._stage(buffer) for buffer in flat[:-1] if cut.staged}
         """Where elements of all rows of a block lie side by side, as they do in memory."""
         slices = length // cut.step
         kept = (cut.registers + cut.shared) * cut.group
@@ -80,16 +80,16 @@ class RowPlaces:
         """Groups of slices that are read by each pass."""
         self.first_of_rest = kept + self.again * cut.group
         self.rest = -(-(length - self.first_of_rest * cut.step) // cut.step)
-        mine = [*found.kept, *[each.load for each in found.held]]
-        self.own = [self._local("own", cut.registers * self.width, each) for each in mine]
-        self.end = [self._local("end", self.rest * cut.near, each) for each in mine]
-        self.edges = [self._local("edge", 1, each) for each in mine]
+        mine = [*found.kept, *[held_term.load for held_term in found.held]]
+        self.own = [self._local("own", cut.registers * self.width, load) for load in mine]
+        self.end = [self._local("end", self.rest * cut.near, load) for load in mine]
+        self.edges = [self._local("edge", 1, load) for load in mine]
         count = sc.index(cut.shared * cut.group * cut.step * cut.across * cut.wide)
         self.held = [
-            sc.Buffer(self.names.name("held"), (count,), each.buffer.dtype, "shared")
-            for each in found.kept
+            sc.Buffer(self.names.name("held"), (count,), load.buffer.dtype, "shared")
+            for load in found.kept
         ]
-        self.totals = {each.out: self._each_row("all", each.out.dtype) for each in found.passes}
+        self.totals = {pass_.out: self._each_row("all", pass_.out.dtype) for pass_ in found.passes}
 
     @property
     def width(self) -> int:
@@ -127,8 +127,8 @@ class RowPlaces:
         if of.edge:  # threads have one each: first those before the vectors
             return sc.Select(sc.Lt(self.thread, self.head), self.thread, self.thread + self.length)
         along = near if self.cut.wide == 1 else sc.index(0)
-        found = self._unit(of, u) * self.cut.lanes + along
-        return self.head + found if self.edge else found
+        scalar = self._unit(of, u) * self.cut.lanes + along
+        return self.head + scalar if self.edge else scalar
 
     def _at(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> dict[Term, Term]:
         row = self._digits(self.found.row, self._element(of, u, near))
@@ -145,7 +145,7 @@ class RowPlaces:
         """Where an element is in memory that has one axis, or along all axes of the result."""
         at = self._at(of, u, near)
         if not self.edge:
-            return tuple([substitute(each, at) for each in self.found.last.axes])
+            return tuple([substitute(axis, at) for axis in self.found.last.axes])
         if of.edge:
             return (self.number * self.found.length + self._element(of, u, near),)
         return ((self.unit + self._unit(of, u)) * self.cut.lanes + near,)
@@ -319,14 +319,14 @@ class RowPlaces:
                 return node
             if isinstance(node, sc.Load) and node.buffer in self.totals.values():
                 return node
-            far = [each for each in loads(node) if each.buffer not in self.totals.values()]
-            if not all(reads_inside(each, self.found.sizes) for each in far):
+            far = [load for load in loads(node) if load.buffer not in self.totals.values()]
+            if not all(reads_inside(load, self.found.sizes) for load in far):
                 return node  # a choice may be around it
             if node not in held:
                 held[node] = self._each_row("same", sc.dtype_of(node))
             return sc.Load(held[node], (self._of(self.near),))
 
-        found = map_top_down(hold, map_bottom_up(put, value))
+        scalar = map_top_down(hold, map_bottom_up(put, value))
 
         def kept(of: sc.Scalar, buffer: sc.Buffer, near: sc.Scalar) -> Stmt:
             own = substitute(of, {**self._places(near), self.near: near})
@@ -334,12 +334,12 @@ class RowPlaces:
 
         made = [self._each(self.cut.wide, partial(kept, node, buffer))
                 for node, buffer in held.items()]  # fmt: skip
-        return found, [*held.values()], made
+        return scalar, [*held.values()], made
 
     def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
         """A value of a thread's element."""
         place = (u * of.lanes + v + of.base,)
-        mine = [*self.found.kept, *[each.load for each in self.found.held]]
+        mine = [*self.found.kept, *[held_term.load for held_term in self.found.held]]
         there: dict[Term, Term] = {
             load: sc.Load(own, place) for load, own in zip(mine, of.near, strict=True)
         }
@@ -352,7 +352,7 @@ def digits(
 ) -> dict[Term, Term]:
     """Where along some axes the place of a number is."""
     found: dict[Term, Term] = {}
-    axes = [each for each in axes if sizes[each] != 1]
+    axes = [var for var in axes if sizes[var] != 1]
     for axis in reversed(axes):
         found[axis] = number if axis is axes[0] else number % sizes[axis]
         number = number // sizes[axis]

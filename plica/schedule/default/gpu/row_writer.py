@@ -33,8 +33,8 @@ class RowWriter(RowPlaces):
 
     def stages(self) -> Stages:
         """One launch."""
-        cut, found = self.cut, self.found
-        passes = [self._pass(n, each) for n, each in enumerate(found.passes)]
+        cut, row_passes = self.cut, self.found
+        passes = [self._pass(n, row_pass) for n, row_pass in enumerate(row_passes.passes)]
         body = seq(*self._all_put(), *passes, self._last())
         memory = [*self.totals.values(), *self.staged.values()]
         memory += self.own if cut.registers else []
@@ -44,13 +44,13 @@ class RowWriter(RowPlaces):
         body = allocated(body, memory)
         blocks, along = (self.block, self.blocks), (self.thread, cut.along)
         whole = block_launch(body, blocks, along, (self.lane, cut.rows), beside=cut.high == 1)
-        inputs = [self.flat.get(each, each) for each in self.of.inputs]
-        out = self.flat.get(found.last.out, found.last.out)
+        inputs = [self.flat.get(buffer, buffer) for buffer in self.of.inputs]
+        out = self.flat.get(row_passes.last.out, row_passes.last.out)
         return stages(inputs, (ExternStage((out,), whole),))
 
     def _all_put(self) -> list[Stmt]:
         """What of a block's rows is in shared memory first."""
-        return [self._put(each) for each in self.staged]
+        return [self._put(buffer) for buffer in self.staged]
 
     def _through(self, use: Callable[[Lot], Stmt], fresh: bool) -> Stmt:
         """A pass over a row; kept elements are loaded in a `fresh` one.
@@ -71,7 +71,7 @@ class RowWriter(RowPlaces):
         ):
             if not groups:
                 continue
-            near = [self._local("near", self.width, each) for each in self.found.kept]
+            near = [self._local("near", self.width, load) for load in self.found.kept]
             number = self.names.var("n")
             lot = Lot(near, (number + begin) * cut.group, cut.group, cut.near)
             body = self._fetched(lot) if fresh or not holds else NOTHING
@@ -102,7 +102,7 @@ class RowWriter(RowPlaces):
             def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
                 term, mine = self._filled(inner, of, u, v), (self._of(v),)
                 first: list[Stmt] = []
-                if any(each.number == number for each in self.found.held):
+                if any(held_term.number == number for held_term in self.found.held):
                     place = (u * of.lanes + v + of.base,)
                     first, term = [Store(of.near[-1], place, term)], sc.Load(of.near[-1], place)
                 return seq(*first, Store(some, mine, join(sc.Load(some, mine), term)))
@@ -149,12 +149,12 @@ class RowWriter(RowPlaces):
         mine = own[0] if dtype is own.dtype else sc.Cast(own[0], dtype)
         joined = lanes_joined(combiner, held, (number, width), mine, target)
         if cut.along == width:
-            found = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
-            return allocated(seq(joined, Store(into, (zero,), found)), (held, target))
+            scalar = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
+            return allocated(seq(joined, Store(into, (zero,), scalar)), (held, target))
         shape = (sc.index(cut.rows), sc.index(cut.along // width))
         part = sc.Buffer(self.names.name("part"), shape, into.dtype, "shared")
-        found = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
-        told = Store(part, (self.lane, self.thread // width), found)
+        scalar = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
+        told = Store(part, (self.lane, self.thread // width), scalar)
 
         def add(warp: sc.Scalar) -> Stmt:
             return Store(into, (zero,), join(into[0], sc.Load(part, (self.lane, warp))))

@@ -118,7 +118,7 @@ class _BlockWriter:
         self.mine = (number // self.strips, self.piece, inside)
 
     def _count(self, axes: Sequence[sc.ScalarVar]) -> int:
-        return prod([self.sizes[each] for each in axes])
+        return prod([self.sizes[axis] for axis in axes])
 
     def _numbered(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> None:
         """Where along some axes the place of a number is."""
@@ -319,16 +319,16 @@ class _BlockWriter:
             if self.scan.exclusive:
                 last = sc.Max(v - 1, sc.index(0))
                 total = sc.Select(sc.Lt(sc.index(0), v), self.join(before[0], own[last]), before[0])
-            made = substitute(self._stored(total), self._at(self._step(v)))
+            store = substitute(self._stored(total), self._at(self._step(v)))
             told = self._inside(v) if self.size % NEIGHBOURS else None
-            return made if told is None else Branch(told, made, NOTHING)
+            return store if told is None else Branch(told, store, NOTHING)
 
         body = self._each(NEIGHBOURS, keep, self._kind())
         together = [] if self.size % NEIGHBOURS else [self._inside(sc.index(0))]
         if self.strips * self.across != self.beside:
             together.append(sc.Lt(self.column, sc.index(self.beside)))
-        for each in together:
-            body = body if each is None else Branch(each, body, NOTHING)
+        for scalar in together:
+            body = body if scalar is None else Branch(scalar, body, NOTHING)
         return body
 
 

@@ -39,7 +39,7 @@ from plica.schedule.trace import Trace
 def scan_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     """The schedule of a kernel with scans, a launch for each block; None of one that has none."""
     blocks = {name: site.node for name, site in map_of(kernel).blocks.items()}
-    if not any("scan" in each.kinds for each in blocks.values()):
+    if not any("scan" in block.kinds for block in blocks.values()):
         return None
 
     @do

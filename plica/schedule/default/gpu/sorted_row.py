@@ -49,12 +49,12 @@ def sorted_rows(of: Stages, gpu: Gpu) -> Stages | None:
     """A stage of first places as thread statements, or None."""
     match of.stages:
         case (Each(out, axes, sc.Reduce() as value),) if len(of.inputs) == 1:
-            found = first_places_of(of.inputs[0], out, axes, value)
+            first_places = first_places_of(of.inputs[0], out, axes, value)
         case _:
             return None
-    if found is None or not found.is_row:
+    if first_places is None or not first_places.is_row:
         return None
-    writer = _SortWriter(found, Names(of), gpu)
+    writer = _SortWriter(first_places, Names(of), gpu)
     if not writer.fits(gpu):
         return None
     return stages(of.inputs, (ExternStage((out,), writer.launch()),))
@@ -70,7 +70,7 @@ class _SortWriter:
         self.own = min(OWN, max(2, self.whole // gpu.warp))
         self.threads = self.whole // self.own
         self.beside = max(1, LEAST_THREADS // self.threads)
-        self.counts = [known(each) or 0 for each in of.x.shape[:-1]]
+        self.counts = [known(scalar) or 0 for scalar in of.x.shape[:-1]]
         self.rows = prod(self.counts)
         self.blocks = -(-self.rows // self.beside)
         self.block = names.var("b")
@@ -198,12 +198,12 @@ class _SortWriter:
             length = sc.Lit(min(run, share) * self.own, i32)
             pair = RunPair(begin, begin + sc.Lit(run * self.own, i32), (length, length))
             bits = (min(run, share) * self.own).bit_length()
-            none = [Store(each, (sc.index(0),), sc.Lit(0, i32)) for each in (left, right)]
+            none = [Store(buffer, (sc.index(0),), sc.Lit(0, i32)) for buffer in (left, right)]
             begins = self.runs.begin_of_share(pair, far, (left, right), bits)
             taken = seq(*none if mine == 1 else (begins,), self.runs.taken(pair, left, right))
             is_pair = sc.Lt(self.thread, sc.index(self.threads // (2 * run) * mine))
             kept = self.runs.kept(number * (2 * run) + self.thread % mine)
-            every += [Branch(is_pair, each, NOTHING) for each in (taken, kept)]
+            every += [Branch(is_pair, statement, NOTHING) for statement in (taken, kept)]
         body = seq(*every)
         return allocated(body, (left, right))
 
@@ -214,9 +214,9 @@ class _SortWriter:
 
         def write(e: sc.Scalar) -> Stmt:
             place = e * self.threads + self.thread
-            found = sc.Cast(sc.Load(self.runs.places, self.runs.spread(e)), i64)
+            cast = sc.Cast(sc.Load(self.runs.places, self.runs.spread(e)), i64)
             there = (*rows, place) if of.has_axis else tuple(rows)
-            result: Stmt = Store(of.out, there, found)
+            result: Stmt = Store(of.out, there, cast)
             if of.kept % self.threads:
                 result = Branch(sc.Lt(place, sc.index(of.kept)), result, NOTHING)
             return result

@@ -101,22 +101,22 @@ def _below(of: sc.Scalar, value: sc.Scalar, most: sc.Buffer) -> Below | None:
 
 def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages of long columns as two launches, or None if they are others, or not long."""
-    found = row_passes(of)
-    if found is None or found.beside == 1:
+    passes = row_passes(of)
+    if passes is None or passes.beside == 1:
         return None
-    one = folded(found)
+    one = folded(passes)
     if one is None:
         return None
-    size = sum(each.buffer.dtype.bytes for each in found.kept)
-    inner = next(found.sizes[axis] for axis in reversed(found.lanes) if found.sizes[axis] != 1)
+    size = sum(load.buffer.dtype.bytes for load in passes.kept)
+    inner = next(passes.sizes[axis] for axis in reversed(passes.lanes) if passes.sizes[axis] != 1)
     wide = vector_lanes(inner, size)
-    if wide == 1 or keeps_well(found, gpu):
+    if wide == 1 or keeps_well(passes, gpu):
         return None
-    across = min(gpu.warp, 1 << (found.beside // wide).bit_length() - 1)
+    across = min(gpu.warp, 1 << (passes.beside // wide).bit_length() - 1)
     along = gpu.threads // across
-    strips = found.count * -(-found.beside // (across * wide))
-    most = found.length // (along * GROUP)
-    counts = [n for n in range(2, most + 1) if found.length % n == 0]
+    strips = passes.count * -(-passes.beside // (across * wide))
+    most = passes.length // (along * GROUP)
+    counts = [n for n in range(2, most + 1) if passes.length % n == 0]
     if not counts:
         return None
     folding, writing = (
@@ -125,12 +125,12 @@ def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
     )
     cut = RowCut(across, along, 1, GROUP, 0, 0, wide)
     names = Names(of)
-    shape = (sc.index(folding), sc.index(found.count * found.beside))
-    parts = {each.out: sc.Buffer(names.name("part"), shape, f32) for each in found.passes}
-    first = _FoldWriter(of, found, cut, folding, names, one, parts)
-    second = _ElementWriter(of, found, cut, writing, names, one, parts)
-    made = ExternStage(tuple(parts.values()), first.launch())
-    return stages(of.inputs, (made, ExternStage((found.last.out,), second.launch())))
+    shape = (sc.index(folding), sc.index(passes.count * passes.beside))
+    parts = {row_pass.out: sc.Buffer(names.name("part"), shape, f32) for row_pass in passes.passes}
+    first = _FoldWriter(of, passes, cut, folding, names, one, parts)
+    second = _ElementWriter(of, passes, cut, writing, names, one, parts)
+    extern_stage = ExternStage(tuple(parts.values()), first.launch())
+    return stages(of.inputs, (extern_stage, ExternStage((passes.last.out,), second.launch())))
 
 
 class _ColumnWriter(RowWriter):
@@ -257,8 +257,8 @@ class _ElementWriter(_ColumnWriter):
         outs = (one.most.out, one.total.out)
         folds = known(self.parts[one.most.out].shape[0]) or 0
         held = {
-            each: sc.Buffer(self.names.name("whole"), (sc.index(columns),), f32, "shared")
-            for each in outs
+            out: sc.Buffer(self.names.name("whole"), (sc.index(columns),), f32, "shared")
+            for out in outs
         }
         threads = cut.across * cut.along
         first, last = self.block % self.strips * columns, sc.index(self.found.beside - 1)
@@ -295,9 +295,9 @@ class _ElementWriter(_ColumnWriter):
 
         def told(v: sc.Scalar) -> Stmt:
             made: list[Stmt] = []
-            for each in outs:
-                value: sc.Scalar = sc.Load(held[each], (self.lane * cut.wide + v,))
-                into = self.totals[each]
+            for out in outs:
+                value: sc.Scalar = sc.Load(held[out], (self.lane * cut.wide + v,))
+                into = self.totals[out]
                 made.append(
                     Store(into, (v,), value if into.dtype is f32 else sc.Cast(value, into.dtype))
                 )

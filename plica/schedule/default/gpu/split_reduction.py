@@ -59,8 +59,8 @@ def split_reductions(of: Stages, gpu: Gpu) -> Stages | None:
     names = Names(of)
     names.used.add(of.result.name)
     made: list[Stage] = []
-    for each in of.stages:
-        made += _split(each, names, gpu) if isinstance(each, Each) else [each]
+    for stage in of.stages:
+        made += _split(stage, names, gpu) if isinstance(stage, Each) else [stage]
     return stages(of.inputs, made, of.outputs) if len(made) > len(of.stages) else None
 
 
@@ -91,7 +91,7 @@ def _split(of: Each, names: Names, gpu: Gpu) -> list[Stage]:
 
 
 def _buffers(of: Term) -> frozenset[Term]:
-    return frozenset([each for each in free_vars(of) if isinstance(each, sc.Buffer)])
+    return frozenset([var for var in free_vars(of) if isinstance(var, sc.Buffer)])
 
 
 def _part(of: sc.Reduce, parts: ReductionParts, p: sc.ScalarVar) -> sc.Reduce:
@@ -112,11 +112,11 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     """The split of a reduction with a number of results, or None if that would be slower."""
     extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
     terms = prod(extents.values())
-    read = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
+    read = [load for load in loads(of.body) if not free_vars(load).isdisjoint(of.axes)]
     if of.runs or not terms or not results or not read:
         return None
-    near = all(is_along(each, of.axes[-1]) for each in read)
-    size = results * terms * sum(each.buffer.dtype.bytes for each in read)
+    near = all(is_along(load, of.axes[-1]) for load in read)
+    size = results * terms * sum(load.buffer.dtype.bytes for load in read)
     blocks = results if near else -(-results // gpu.warp)
     most = min(-(-gpu.processors * BLOCKS // blocks), terms // LEAST[near])
     if near:  # what is read at once stays together
@@ -145,7 +145,7 @@ def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
     if axis not in free_vars(of):
         return True
     *others, last = of.indices
-    if any(axis in free_vars(each) for each in others):
+    if any(axis in free_vars(scalar) for scalar in others):
         return False
     after = substitute(last, {axis: axis + 1})
     return can_prove(sc.Eq(after, last + 1), EMPTY)

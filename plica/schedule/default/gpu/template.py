@@ -109,19 +109,19 @@ class TiledProduct:
 
     def blocks(self, *, fused: bool) -> Blocks:
         """The block names; with `fused` the epilogue is one of them."""
-        left, right = (None if each is None else str(each.out.name) for each in self.sides)
+        left, right = (None if side is None else str(side.out.name) for side in self.sides)
         out = str(self.after[0].out.name) if fused else None
         return Blocks(left, right, str(self.part.out.name), out, self.count)
 
 
 def tiled_of(of: Stages) -> TiledProduct | None:
     """The tile parameters of stages, or None if they are no tiled product."""
-    every = [each for each in of.stages if isinstance(each, Each)]
-    at = next((n for n, each in enumerate(every) if isinstance(each.value, Reduce)), None)
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    at = next((n for n, stage in enumerate(every) if isinstance(stage.value, Reduce)), None)
     if len(every) != len(of.stages) or at is None:
         return None
     part, after = every[at], tuple(every[at + 1 :])
-    made = {each.out: each for each in every}
+    made = {stage.out: stage for stage in every}
     sides = [load for load in loads(part.value) if load.buffer is not part.out]
     if len(sides) != 2 or not after:
         return None
@@ -132,7 +132,7 @@ def tiled_of(of: Stages) -> TiledProduct | None:
         return None
     last = (_hint(sides[0]), _hint(sides[1]))
     ours = (made.get(sides[0].buffer), made.get(sides[1].buffer))
-    copies = tuple([each for each in every[:at] if each not in ours])
+    copies = tuple([stage for stage in every[:at] if stage not in ours])
     return TiledProduct(copies, ours, part, after, digits, last)
 
 
@@ -244,18 +244,18 @@ def _along(of: Each | None) -> bool:
     if of is None:
         return False
     (load,) = loads(of.value)
-    near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
+    near = {var.name.hint for var in free_vars(load.indices[-1]) if isinstance(var, ScalarVar)}
     return near in ({"k", "e"}, {"e"})
 
 
 def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> DoBlock:
     """Sums, after launches that copy sides with rows that can be moved at once."""
-    labels = {each.out.name for each in of.copies}
+    labels = {copy.out.name for copy in of.copies}
     first = begin(kernel).kernel
-    copies = [each for each in stages(first) or () if each.label in labels]
+    copies = [block_stage for block_stage in stages(first) or () if block_stage.label in labels]
     if not copies:
         return sums
-    turns = {each: transpose_of(first, each) for each in copies}
+    turns = {copy: transpose_of(first, copy) for copy in copies}
 
     @do
     def whole() -> Body:
@@ -275,8 +275,8 @@ def _apart(
     """A product whose sums are joined and finished by another launch."""
     if (every := stages(begin(kernel).kernel)) is None:
         return None
-    labels = {each.out.name for each in of.after}
-    after = [each for each in every if each.label in labels]
+    labels = {stage.out.name for stage in of.after}
+    after = [block_stage for block_stage in every if block_stage.label in labels]
     whole_sums = _after_copies(of, kernel, gpu, sums)
 
     @do

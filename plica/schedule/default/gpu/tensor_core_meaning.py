@@ -125,6 +125,6 @@ def _declared(  # noqa: PLR0917  # what an intrinsic is made of
         ("cuda", word), *((("few", True),) if few else ()), ("high", size[0]), ("left", along[0]),
         ("right", along[1]), ("wide", size[1]),
     )  # fmt: skip
-    kind = "_".join([*["few"] * few, *dict.fromkeys(each.name for each in dtypes)])
+    kind = "_".join([*["few"] * few, *dict.fromkeys(dtype.name for dtype in dtypes)])
     name = f"cuda.{word}_{kind}_{size[0]}x{size[1]}_{sides}"
     return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)

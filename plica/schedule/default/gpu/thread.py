@@ -83,17 +83,17 @@ def flat_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     (one,) = stages(kernel) or (None,)
     if one is None:
         return None
-    rows = [each for each in kernel.params if tuple(map(known, each.shape)) == one.spatial]
-    return recorded(elementwise(one, max(each.dtype.bytes for each in rows), gpu, WIDE), kernel)
+    rows = [param for param in kernel.params if tuple(map(known, param.shape)) == one.spatial]
+    return recorded(elementwise(one, max(row.dtype.bytes for row in rows), gpu, WIDE), kernel)
 
 
 def row_schedule(kernel: Kernel, gpu: Gpu, *, uneven: bool = True) -> tuple[Trace, Kernel] | None:
     """The schedule of stages of rows, each row by the threads of a block."""
     every = stages(begin(kernel).kernel)
-    if not every or not any(each.reduce for each in every):
+    if not every or not any(block_stage.reduce for block_stage in every):
         return None
     costly = costly_rows(begin(kernel).kernel, every)
-    inline = tuple([each.label for each in every[:-1] if each.label not in costly])
+    inline = tuple([stage.label for stage in every[:-1] if stage.label not in costly])
     bare = recorded(inlined(inline), kernel)
     left = None if bare is None else stages(bare[1])
     found = None if bare is None or not left else rowed(bare[1], left, gpu, uneven=uneven)
@@ -105,7 +105,7 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     if (bare := _bare(kernel)) is None:
         return None
     _, inner, left = bare
-    sums = [each for each in left if each.reduce]
+    sums = [block_stage for block_stage in left if block_stage.reduce]
     blocks = flow(inner.body)
     if not sums or any(
         each.terms < MANY or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
@@ -144,8 +144,8 @@ def reads_near(node: Block) -> bool:
     """Whether neighbours along the last axis of a sum are neighbours in all that is read of it."""
     terms = [v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"]
     read = [each for each in post_order(node.body) if isinstance(each, Load)]
-    found = [each for each in read if not free_vars(each).isdisjoint(terms)]
-    return bool(found) and all(is_along(each, terms[-1]) for each in found)
+    found = [load for load in read if not free_vars(load).isdisjoint(terms)]
+    return bool(found) and all(is_along(load, terms[-1]) for load in found)
 
 
 def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
@@ -165,7 +165,7 @@ def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         yield spread_apart(left[-1], left[:-1], gpu)
 
     every = (whole(True), whole(False), apart())
-    return next((made for made in (recorded(each, kernel) for each in every) if made), None)
+    return next((made for made in (recorded(do_block, kernel) for do_block in every) if made), None)
 
 
 @lru_cache(maxsize=256)

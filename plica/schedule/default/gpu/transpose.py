@@ -74,7 +74,7 @@ def _across(node: Block, buffer: Buffer) -> list[tuple[int, int]]:
         if not isinstance(load, Load) or load.buffer is not buffer or not load.indices:
             continue
         last = load.indices[-1]
-        others = [n for n, each in enumerate(load.indices) if node.vars[-1] in free_vars(each)]
+        others = [n for n, index in enumerate(load.indices) if node.vars[-1] in free_vars(index)]
         if last in node.vars[:-1] and len(others) == 1 and load.indices[others[0]] is node.vars[-1]:
             found.append((node.vars.index(last), others[0]))
     return found

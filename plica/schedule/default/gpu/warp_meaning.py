@@ -295,7 +295,7 @@ def _declared(
     outputs: int = 1,
     hints: tuple[tuple[str, int | bool], ...] = (),
 ) -> TensorIntrinsic:
-    axes = {each: axis(each) for each in extents}
+    axes = {extent: axis(extent) for extent in extents}
     whole = body(axes)
     for each in reversed([*extents]):
         size: Scalar = index(extents[each])

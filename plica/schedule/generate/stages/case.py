@@ -56,13 +56,13 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: DType, strange: bool = Fal
     """Small whole numbers, whose sums are exact in any order; bytes of all kinds."""
     random = np.random.default_rng(seed)
     if dtype in (i8, u8):
-        low, high = (int(each) for each in dtype.bounds)
+        low, high = (int(bound) for bound in dtype.bounds)
         return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
-    found = random.integers(-3, 4, shape).astype(dtype.numpy)
-    if strange and found.size:
-        found.flat[random.integers(found.size)] = np.nan
-        found.flat[random.integers(found.size)] = np.inf
-    return found
+    array = random.integers(-3, 4, shape).astype(dtype.numpy)
+    if strange and array.size:
+        array.flat[random.integers(array.size)] = np.nan
+        array.flat[random.integers(array.size)] = np.inf
+    return array
 
 
 def case(
@@ -83,8 +83,8 @@ def case(
     contract = draw(st.sampled_from((reassociates, approx(1e-3)) if near else (reassociates,)))
     strange = not near and draw(st.sampled_from((False, False, True)))
     arrays = [
-        numbers(seed, shape_of(each), each.dtype, strange and each.dtype in (f32, f64))
-        for seed, each in enumerate(inputs)
+        numbers(seed, shape_of(buffer), buffer.dtype, strange and buffer.dtype in (f32, f64))
+        for seed, buffer in enumerate(inputs)
     ]
     for number in fits_i8:
         arrays[number] = numbers(number, shape_of(inputs[number]), i8).astype(np.int32)
@@ -100,12 +100,12 @@ class Axes:
         self.sizes: dict[sc.ScalarVar, int] = {}
 
     def __call__(self, size: int) -> sc.ScalarVar:
-        found = axis("i", len(self.sizes))
-        self.sizes[found] = size
-        return found
+        var = axis("i", len(self.sizes))
+        self.sizes[var] = size
+        return var
 
     def shape(self, of: Sequence[sc.ScalarVar]) -> tuple[int, ...]:
-        return tuple([self.sizes[each] for each in of])
+        return tuple([self.sizes[var] for var in of])
 
     def read(self, name: str, of: Sequence[sc.ScalarVar], dtype: DType) -> sc.Load:
         """A load of a new buffer, indexed by variables only."""
@@ -133,13 +133,13 @@ def followed(
     if not kinds and not turned:
         return [fold], []
     order = tuple(draw(st.permutations(fold.axes))) if turned else fold.axes
-    units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
+    units = [var for var in fold.axes if axes.sizes[var] == 1 and var not in bias]
     if bool(units) and draw(st.booleans()):  # axes of length 1 that are gone, or new
-        order = tuple([each for each in order if each not in units])
+        order = tuple([var for var in order if var not in units])
         first, added = draw(st.booleans()), draw(st.booleans()) or not order
         fresh = [axes(1)] if added else []
         order = (*fresh, *order) if first else (*order, *fresh)
-    read_at = tuple([each if each in order else sc.index(0) for each in fold.axes])
+    read_at = tuple([var if var in order else sc.index(0) for var in fold.axes])
     value: sc.Scalar = sc.Load(fold.out, read_at)
     read: list[sc.Buffer] = []
     for number, kind in enumerate(dict.fromkeys(kinds)):

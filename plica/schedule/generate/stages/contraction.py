@@ -47,21 +47,21 @@ def products(
     if layout == "octets":
         most = 4 * least
         eights = iter(cases.axis_sizes(draw, sum(counts[1:]), most, (8, 16, 24)))
-        parts[1:] = [[next(eights) for _ in each] for each in parts[1:]]
+        parts[1:] = [[next(eights) for _ in part] for part in parts[1:]]
         room = most // prod(map(prod, parts[1:]))
         parts[0] = [min(size, room) for size in parts[0]]
     if prod(map(prod, parts)) < least:  # one axis grows, so that there is enough to do
         grown = parts[draw(st.integers(1, 3))] or parts[1]
         grown[-1] *= -(-least // prod(map(prod, parts)))
-    batch, rows, columns, terms = ([axes(size) for size in each] for each in parts)
+    batch, rows, columns, terms = ([axes(size) for size in part] for part in parts)
     dtype = draw(st.sampled_from(dtypes))
     names = draw(st.sampled_from((("x", "w"), ("w", "x"), ("sum", "out"), ("packed", "pad"))))
     orders = [[*batch, *rows, *terms], [*batch, *columns, *terms], [*batch, *rows, *columns]]
     if layout == "columns":
         orders[0], orders[2] = [*batch, *terms, *rows], [*batch, *columns, *rows]
     if layout == "any":
-        orders = [draw(st.permutations(each)) for each in orders]
-    x, w = (axes.read(name, each, dtype) for name, each in zip(names, orders[:2], strict=True))
+        orders = [draw(st.permutations(order)) for order in orders]
+    x, w = (axes.read(name, order, dtype) for name, order in zip(names, orders[:2], strict=True))
     wide = dtype is f16 and draw(st.sampled_from((True, True, False)))
     left, right = (Cast(x, f32), Cast(w, f32)) if wide else (x, w)
     sides = draw(st.sampled_from(((left, right), (right, left))))
@@ -226,7 +226,7 @@ def coded(draw: DrawFn) -> cases.StagesCase:
     if draw(st.booleans()):
         return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
     # Data that is rounded to 8 bits of the greatest of a group loses nothing.
-    arrays = [127 * np.sign(each) if each.dtype == np.float32 else each for each in made.arrays]
+    arrays = [127 * np.sign(array) if array.dtype == np.float32 else array for array in made.arrays]
     return evolve(made, facts=evolve(made.facts, contract=approx(1e-2)), arrays=arrays)
 
 

@@ -183,7 +183,7 @@ def selections(draw: DrawFn) -> StagesCase:
     rows = axis_sizes(draw, draw(st.integers(0, 2)), 4)
     descending, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f64, i32, i64)))
     axes = Axes()
-    around = [axes(each) for each in rows]
+    around = [axes(row) for row in rows]
     rank, *terms = axes(kept), axes(size), axes(size)
     x = axes.read("x", [*around, terms[0]], dtype).buffer
     places = [sc.index(0) if n == 1 else each for n, each in zip(rows, around, strict=True)]
@@ -199,8 +199,8 @@ def scattereds(draw: DrawFn) -> StagesCase:
     """Terms that are joined where integers say, or the last of them; some name no place."""
     axes = Axes()
     count, size = draw(st.integers(1, 20)), draw(st.integers(1, 9))
-    before = [axes(each) for each in axis_sizes(draw, draw(st.integers(0, 1)), 4)]
-    behind = [axes(each) for each in axis_sizes(draw, draw(st.integers(0, 1)), 20)]
+    before = [axes(axis_size) for axis_size in axis_sizes(draw, draw(st.integers(0, 1)), 4)]
+    behind = [axes(axis_size) for axis_size in axis_sizes(draw, draw(st.integers(0, 1)), 20)]
     place, term = axes(size), axes(count)
     dtype = draw(st.sampled_from((f32, f64, i32)))
     own = before if draw(st.booleans()) else []

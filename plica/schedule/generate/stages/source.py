@@ -65,9 +65,9 @@ def with_source(
     every = [*inputs[:number], first, *inputs[number + 1 :], *others]
     if draw(st.booleans()):  # a stage of its own
         axes = tuple([axis(f"s{depth}", at) for at in range(len(replaced.shape))])
-        made = evolve(replaced, name=Name(f"source_{depth}"))
-        produced = Each(made, axes, element(axes))
-        made_of = [produced, *_reading(replaced, lambda at: sc.Load(made, at), of)]
+        buffer = evolve(replaced, name=Name(f"source_{depth}"))
+        produced = Each(buffer, axes, element(axes))
+        made_of = [produced, *_reading(replaced, lambda at: sc.Load(buffer, at), of)]
     else:
         made_of = _reading(replaced, element, of)
     return with_source(draw, every, made_of, kept, depth + 1)
@@ -79,7 +79,7 @@ def _reading(
     def instead(node: Term) -> Term:
         return element(node.indices) if isinstance(node, sc.Load) and node.buffer is of else node
 
-    return [evolve(each, value=map_bottom_up(instead, each.value)) for each in stages]
+    return [evolve(stage, value=map_bottom_up(instead, stage.value)) for stage in stages]
 
 
 def _prefix(draw: DrawFn, of: sc.Buffer) -> Source:
@@ -159,7 +159,7 @@ def _shape(of: sc.Buffer) -> list[int]:
 def _axis(draw: DrawFn, of: sc.Buffer) -> tuple[int, int]:
     """An axis and its size; preferably one with several elements."""
     sizes = _shape(of)
-    along = draw(st.sampled_from([n for n, each in enumerate(sizes) if each > 1] or [0]))
+    along = draw(st.sampled_from([n for n, size in enumerate(sizes) if size > 1] or [0]))
     return along, sizes[along]
 
 
