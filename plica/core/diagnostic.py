@@ -57,10 +57,10 @@ CODES: Final[dict[str, str]] = {
     "bad-attribute": "An attribute has a value the operator does not accept.",
     "bad-layout": "The text is not a layout of these axes.",
     "bad-optimiser": "An optimiser does not define a weight update, or does not fit the loss.",
-    "bad-mesh": "A mesh of devices, or what is said of its links, is malformed.",
+    "bad-mesh": "A mesh of devices, or the description of its links, is malformed.",
     "bad-placement": "A placement is not a split, a replica or a partial value.",
     "bad-plan": "A step of a plan names no value, or the devices do not divide its dim.",
-    "not-sharded": "An operator needs in full what a plan holds in blocks.",
+    "not-sharded": "An operator needs the whole of a value that a plan splits into blocks.",
     "rank-failed": "A rank died, disagrees with the others, or does not answer.",
     "bad-combiner": "A combiner breaks a law that reductions rely on.",
     # types

@@ -163,7 +163,7 @@ all_reduce = composite(
 )  # fmt: skip
 all_gather = composite(
     "all_gather", ("x",), _all_gather_rule, _all_gather,
-    "Every row of the result is the rows of x side by side along a dim of them.",
+    "Every row of the result is the concatenation of all rows of x along a dim.",
     attributes=(_DIM,),
 )  # fmt: skip
 reduce_scatter = composite(
@@ -178,7 +178,7 @@ reduce_scatter = composite(
 all_to_all = composite(
     "all_to_all", ("x",), _all_to_all_rule,
     lambda attrs, x: _exchanged(x, attrs["source"], attrs["target"]),
-    "Row i of the result is block i along `target` of each row of x, side by side along `source`.",
+    "Row i of the result concatenates, along `source`, block i (along `target`) of each row of x.",
     attributes=(attribute("source", natural), attribute("target", natural)),
 )  # fmt: skip
 ring_shift = composite(
@@ -206,5 +206,5 @@ own_device = composite(
     "own_device", ("x",),
     lambda attrs, x: (_rows("own_device", x), TensorType(x.shape[1:], x.dtype))[1],
     lambda attrs, x: take(x, word("zeros")((), dtype="i64"), axis=0),
-    "The row of x that is that of this device on a mesh axis.", attributes=(_AXIS,),
+    "The row of x that belongs to this device on a mesh axis.", attributes=(_AXIS,),
 )  # fmt: skip
