@@ -1,4 +1,8 @@
-"""Cases: a program with open sizes, and several choices of sizes to run its one code at."""
+"""Fuzz cases for open sizes: a random module with symbolic dims, and sizes to run it at.
+
+The module is compiled once and its code runs at each choice of sizes. It is then compiled again
+with its dims renamed, because the code must not depend on what dims are called or how names sort.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +17,24 @@ from hypothesis.strategies import DrawFn
 from plica.core import Name, Term, substitute
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.opened import open_modules
-from plica.ir.graph import Function, Module, module
+from plica.ir.graph import Function, Module, module as make_module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.type import TensorType, dim_var, evaluate, infer
 
 SMALL: Final = (2, 3, 4, 5, 6, 7, 8, 9)
 LARGE: Final = (5, 11, 13, 16, 17, 7, 12, 9, 20)
 CONTRACTS: Final = (None, "exact", "reassociates")
-MOST_ELEMENTS: Final = 200_000
-"""Of one tensor of a program: programs that grow faster are no better cases."""
 
 
 @frozen(eq=False)
 class Case:
-    """A module, the sizes of its dims, by name, at which it runs, and how it is compiled."""
+    """A module, the choices of sizes at which it runs (by dim name), and how it is compiled."""
 
     module: Module
     sizes: tuple[Mapping[str, int], ...]
     threads: int
     contract: str | None
-    turn: int  # by how many places the names of its dims go round in a second module
+    rotation: int  # how far dim names rotate in the renamed module; a full cycle: fresh names
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -41,58 +43,62 @@ class Case:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """What its dims are called in the second module: each as another, or all anew."""
+        """The dim names of the renamed module: rotated by `rotation`, or fresh ones."""
         names = self.dims
-        if self.turn % len(names) == 0:
+        if self.rotation % len(names) == 0:
             return {name: f"{name}_new" for name in names}
-        return {name: names[(at + self.turn) % len(names)] for at, name in enumerate(names)}
+        return {name: names[(at + self.rotation) % len(names)] for at, name in enumerate(names)}
 
 
 @st.composite
 def open_cases(draw: DrawFn, most: int = 6) -> Case:
-    """A module of up to a given number of operators, at four or five choices of sizes.
+    """A module of up to `most` operators, at four or five choices of sizes.
 
-    In two of them all dims differ, in one they are equal, in one some dim is 1.
+    All dims differ in two of them and are equal in the third; some dim is 1 in the fourth and 0 in
+    the fifth, which one case in three has.
     """
-    made = draw(open_modules(most).filter(lambda each: bool(open_dims(each))))
-    names = [str(dim.name) for dim in open_dims(made)]
+    module = draw(open_modules(most).filter(lambda drawn: bool(open_dims(drawn))))
+    names = [str(dim.name) for dim in open_dims(module)]
     choices = [_distinct(draw, SMALL, names), _distinct(draw, LARGE, names)]
     choices.append(dict.fromkeys(names, draw(between(2, 6))))
     choices.append({**_distinct(draw, SMALL, names), pick(draw, names): 1})
     if draw(between(0, 2)) == 2:
         choices.append({**_distinct(draw, SMALL, names), pick(draw, names): 0})
     threads = draw(between(1, 2))
-    return Case(made, tuple(choices), threads, pick(draw, CONTRACTS), draw(between(0, 3)))
+    return Case(module, tuple(choices), threads, pick(draw, CONTRACTS), draw(between(0, 3)))
 
 
 def _distinct(draw: DrawFn, of: Sequence[int], names: Sequence[str]) -> dict[str, int]:
-    left = list(of)
-    found: dict[str, int] = {}
+    """A different size for each name."""
+    unused = list(of)
+    sizes: dict[str, int] = {}
     for name in names:
-        found[name] = pick(draw, left)
-        left.remove(found[name])
-    return found
+        sizes[name] = pick(draw, unused)
+        unused.remove(sizes[name])
+    return sizes
 
 
 def arrays_for(of: Module, sizes: Mapping[str, int], seed: int = 0) -> list[np.ndarray[Any, Any]]:
-    """Inputs at some sizes, the same each time."""
+    """Random inputs of the module at these sizes; equal arguments give equal arrays."""
     random = np.random.default_rng(seed)
     numbers: dict[Term, int] = {dim_var(name): size for name, size in sizes.items()}
-    found = []
+    arrays = []
     for param in of.main_function().params:
         assert isinstance(param.type, TensorType)
-        shape = [evaluate(scalar, numbers) for scalar in param.type.shape]
-        found.append(random.normal(size=[each or 0 for each in shape]).astype(np.float32))
-    return found
+        shape = [evaluate(size, numbers) for size in param.type.shape]
+        arrays.append(random.normal(size=[size or 0 for size in shape]).astype(np.float32))
+    return arrays
 
 
 def with_names(of: Module, names: Mapping[str, str]) -> Module:
-    """The module with its dims called otherwise."""
+    """The module with its dims renamed."""
     main = of.main_function()
     assert of.main is not None
     new = {dim: dim_var(Name(names[str(dim.name)])) for dim in main.dims}
-    inside = Function((), main.types, main.params, main.ret, main.body, main.attrs)
-    named = substitute(inside, dict(new))
+    unbound = Function((), main.types, main.params, main.ret, main.body, main.attrs)
+    renamed = substitute(unbound, dict(new))
     dims = tuple(new.values())
-    whole = Function(dims, named.types, named.params, named.ret, named.body, named.attrs)
-    return infer(module({of.main: whole}, of.main))
+    function = Function(
+        dims, renamed.types, renamed.params, renamed.ret, renamed.body, renamed.attrs
+    )
+    return infer(make_module({of.main: function}, of.main))

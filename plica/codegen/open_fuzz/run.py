@@ -56,7 +56,7 @@ def fuzz(
 
 def _key(of: Case) -> Hashable:
     sizes = tuple([tuple(size.items()) for size in of.sizes])
-    return of.module, sizes, of.threads, of.contract, of.turn
+    return of.module, sizes, of.threads, of.contract, of.rotation
 
 
 def _count(tally: Tally, case: Case, verdict: CaseVerdict) -> None:
