@@ -1,4 +1,10 @@
-"""The prelude, written in the graph language: functions, lists, options, rose trees, numbers."""
+"""The prelude: the standard library of the graph language, written in its Python syntax.
+
+It defines lists, options, rose trees and natural numbers, and the usual functions over them.
+`plica.ir.prelude.prelude` parses this file into a module, which texts are linked with. Scripts
+import it as ordinary Python (`from plica.ir.prelude.library import List, foldl`): the decorators
+replace each class or function by its definition, so names such as `A` or `i64` are never looked up.
+"""
 
 from __future__ import annotations
 
