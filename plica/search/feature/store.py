@@ -8,7 +8,7 @@
      4   what is allocated for the result
      3   all steps, loops, copies of the code
     16   what depends on the machine: lanes that are used, registers, how near the data is
-    18   instructions of the innermost body, by kind, and how often it is run (`body.py`)
+    18   instructions of the innermost body, by kind, and how often it is run (`issue.py`)
     11   conditions, and loops that the compiler may make vectors of (`code.py`)
     13   instructions as they are issued, and what passes run over the kernel (`issue.py`)
      5   the machine: bits of a vector, registers, caches, instructions that begin in a cycle
@@ -38,7 +38,13 @@ from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import reads_of
 from plica.search.feature.code import NO_CONDITIONS, OF_CODE, code_columns
-from plica.search.feature.issue import OF_BODY, OF_ISSUE, all_passes, body_columns, issue_columns
+from plica.search.feature.issue import (
+    BODY_COLUMN_NAMES,
+    ISSUE_COLUMN_NAMES,
+    body_columns,
+    issue_columns,
+    runs_full_pipeline,
+)
 from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.numbers import (
     Array,
@@ -85,9 +91,9 @@ NAMES: Final = (
     "room-bytes", "room-steps-outside", "room-steps-inside", "room-bytes-in-all",
     "steps", "loops", "copies",
     *_OF_MACHINE,
-    *OF_BODY,
+    *BODY_COLUMN_NAMES,
     *OF_CODE,
-    *OF_ISSUE,
+    *ISSUE_COLUMN_NAMES,
     *_OF_PROCESSOR,
 )  # fmt: skip
 """What each column is."""
@@ -103,7 +109,7 @@ def rows(
     """The features of all stores: (schedules, stores, WIDTH)."""
     if not layout.places:
         return np.zeros((len(numbers), 0, WIDTH))
-    passes = all_passes(layout, numbers)
+    passes = runs_full_pipeline(layout, numbers)
     every = [StoreNumbers(place, numbers, machine) for place in layout.places]
     return np.stack([_row(each, conditions, passes) for each in every], axis=1)
 
@@ -118,7 +124,7 @@ def rows_of_each(
     found: list[list[object]] = []
     missing: dict[object, dict[object, tuple[StorePlace, Floats, bool, Sequence[float]]]] = {}
     for layout, numbers, conditions in schedules:
-        passes = bool(all_passes(layout, numbers[None])[0])
+        passes = bool(runs_full_pipeline(layout, numbers[None])[0])
         found.append([])
         for place in layout.places:
             alike = (place.kinds, place.touches, place.operations, place.shared, place.local)
