@@ -26,7 +26,7 @@ from attrs import evolve, frozen
 from plica.codegen.cuda import address
 from plica.codegen.cuda.dialect import MAX_VECTOR_BYTES
 from plica.codegen.emit.expression import Expressions, mentions
-from plica.codegen.emit.scalar import packed, unpacked
+from plica.codegen.emit.scalar import pack_element, unpack_element
 from plica.core import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import And, Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select, dtype_of
@@ -241,10 +241,10 @@ class VectorAccess:
         for lane in range(count):
             values.vars[var] = values.dialect.literal(lane, dtype_of(var))
             given: dict[Term, str] = {
-                load: unpacked(f"{into}[{lane}]", load.buffer.dtype, values)
+                load: unpack_element(f"{into}[{lane}]", load.buffer.dtype, values)
                 for load, into in read.items()
             }
-            found = packed(values.of(value, given), store.buffer.dtype, values)
+            found = pack_element(values.of(value, given), store.buffer.dtype, values)
             lines.do(f"{word}[{lane}] = {found};")
 
     def reserve(self, name: str, buffer: Buffer, count: int) -> None:

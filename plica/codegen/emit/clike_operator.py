@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from plica.codegen.emit.dialect import Dialect, OperatorPlace, SpecialOperator
-from plica.codegen.emit.scalar import rounded
+from plica.codegen.emit.scalar import round_to_dtype
 from plica.ir.loop.scalar import Cast, Eq, FloorDiv, FloorMod, Le, Scalar, row_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type import DType, bool_, f64
@@ -104,14 +104,14 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) ->
         limits = literal(float(low), source), literal(float(high), source)
         ends = literal(low, to), literal(high, to)
         return place.call("p_cast", (to, source), (value, *limits, *ends))
-    return rounded(place.dialect.cast(to, value), to, place)
+    return round_to_dtype(place.dialect.cast(to, value), to, place)
 
 
 def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
     if not of.is_float:
         return None
-    root = rounded(f"sqrt{_end(of)}({kids[0]})", of, place)
-    return rounded(f"({place.dialect.literal(1.0, of)} / {root})", of, place)
+    root = round_to_dtype(f"sqrt{_end(of)}({kids[0]})", of, place)
+    return round_to_dtype(f"({place.dialect.literal(1.0, of)} / {root})", of, place)
 
 
 _SPECIALS: Final[dict[str, SpecialOperator[TextPlace]]] = {

@@ -55,12 +55,12 @@ class Expressions:
     def read(self, buffer: sc.Buffer, at: str) -> str:
         """The value of a buffer's element at an address."""
         element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
-        return scalar.unpacked(element, buffer.dtype, self)
+        return scalar.unpack_element(element, buffer.dtype, self)
 
     def store(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar], value: str) -> None:
         """Write a value into an element of a buffer."""
         self.lines.do(
-            f"{self.place(buffer, indices)} = {scalar.packed(value, buffer.dtype, self)};"
+            f"{self.place(buffer, indices)} = {scalar.pack_element(value, buffer.dtype, self)};"
         )
 
     def unproved(
@@ -171,7 +171,7 @@ class Expressions:
 
     def _within(self, roots: Sequence[sc.Scalar], frame: scalar.Frame[str]) -> scalar.Order[str]:
         """The evaluation order of a branch, given the values known around it."""
-        known = scalar.known_around(frame)
+        known = scalar.visible_values(frame)
         return scalar.order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------

@@ -1,11 +1,16 @@
-"""The scalar fold: the parts of terms are written in order, each once and by its row.
+"""The scalar fold: emits scalar expression DAGs, each distinct subterm once, operands first.
 
-    row     writes a part from the values of its operands, and gives its value
-    nest    does so with scopes inside: it yields terms, and is sent the frame they were written in
+`order` sorts the subterms of some roots topologically and numbers them. `fold` walks this order and
+calls a row for each subterm, looked up by node class; how a row represents a value (C text, an LLVM
+register) is the caller's choice.
 
-Operands come before their users, and every part is numbered. Terms independent of the place are
-ordered once, so the copies of an unrolled loop share it. A part with its own scope (a reduction, a
-guarded load) is one step: its inside is ordered when it is reached, excluding values known by then.
+    row     emits a subterm from the values of its operands, and returns its value
+    nest    a row with inner scopes, as a generator: it yields the terms of a scope, and is sent the
+            `Frame` in which they were emitted
+
+A subterm with its own scope (a reduction, a guarded load) is one step of the outer order. Its inner
+terms are ordered when it is reached, and reuse the values visible by then. An order does not depend
+on where it is emitted, so the copies of an unrolled loop share one.
 
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
@@ -19,13 +24,13 @@ guarded load) is one step: its inside is ordered when it is reached, excluding v
 >>> fold(made).results
 ['(i + 1)']
 
-Operators: one term over the values of its operands, whatever language a dialect writes.
+`operation` emits one operator in a dialect:
 
-    specials    what the dialect has for an operator by its name, if that fits the operands
-    words       else what the operator's row has for their kind, as the dialect writes it
-    rounded     at last, where a dtype has no register of its own
+    specials         the dialect's own code for an operator name, unless it returns None
+    words            otherwise, the template in the operator's row for the kind of its operands
+    round_to_dtype   finally, rounds float results of a dtype that has no registers (f16 in an f32)
 
-Elements of memory are values after `unpacked`, and values are elements after `packed`.
+`unpack_element` converts an element of memory to a value, `pack_element` a value to an element.
 """
 
 from __future__ import annotations
@@ -56,30 +61,34 @@ from plica.ir.type import DType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 __all__ = [
-    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold",
-    "known_around", "nest", "operands", "order",
+    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold", "nest",
+    "operands", "operation", "order", "pack_element", "round_to_dtype", "unpack_element",
+    "visible_values",
 ]  # fmt: skip
 
 
 def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> str:
-    """The value of a term from those of its operands."""
+    """Emits the operator at the root of a term, given the values of its operands."""
     dialect = place.dialect
     intrinsic = isinstance(node, Intrinsic)
-    of = dtype_of(_deciding(node))
+    of = dtype_of(_dtype_operand(node))
     special = dialect.specials.get(node.name if intrinsic else type(node).__name__)  # type: ignore[attr-defined]  # as was asked
-    if special is not None and (found := special(node, of, operands, place)) is not None:
-        return found
+    if special is not None and (value := special(node, of, operands, place)) is not None:
+        return value
     if (row := row_of(node)) is None:
         raise CompilerBug(f"{node!r} is no operation on scalars.")
     if isinstance(node, Intrinsic) and (into := dtype_of(node)).is_narrow and into is not of:
-        return _of_bits(node.args[0], into, operands[0], place)
+        return _reinterpret_bits(node.args[0], into, operands[0], place)
     if (word := row.words(dialect.name).get(of.kind)) is None:
-        raise _without_text(row, of, dialect.name)
+        raise _missing_word(row, of, dialect.name)
     text = dialect.written(word, row, of, operands[: row.arity], place)
-    return rounded(text, of, place) if row.rounds and of.is_float and not row.is_bool else text
+    return (
+        round_to_dtype(text, of, place) if row.rounds and of.is_float and not row.is_bool else text
+    )
 
 
-def _without_text(row: ScalarRow, of: DType, dialect: str) -> Exception:
+def _missing_word(row: ScalarRow, of: DType, dialect: str) -> Exception:
+    """Why a row has no word for a dialect: a bug, unless a user declared the row."""
     message = f"{row.name} of {of} has no text in the dialect {dialect}."
     if row.name not in DECLARED:
         return CompilerBug(message)
@@ -89,37 +98,37 @@ def _without_text(row: ScalarRow, of: DType, dialect: str) -> Exception:
     )
 
 
-def _of_bits(code: Scalar, into: DType, value: str, place: OperatorPlace) -> str:
-    """The value that the low bits of an integer are the code of."""
+def _reinterpret_bits(code: Scalar, into: DType, value: str, place: OperatorPlace) -> str:
+    """Decodes the low bits of an integer as a value of a narrow dtype (a bitcast)."""
     of, wanted = dtype_of(code), DType(f"u{into.bits}")
     cast = place.dialect.specials["Cast"]
-    held = value if of is wanted else cast(Cast(code, wanted), of, (value,), place)
-    assert held is not None
-    return place.converted("unpack", held, into)
+    bits = value if of is wanted else cast(Cast(code, wanted), of, (value,), place)
+    assert bits is not None
+    return place.converted("unpack", bits, into)
 
 
-def _deciding(node: Scalar) -> Scalar:
-    """The term whose dtype says which code an operator has."""
+def _dtype_operand(node: Scalar) -> Scalar:
+    """The term whose dtype selects the word for an operator: its first operand, or a `Select`."""
     if isinstance(node, Intrinsic):
         return node.args[0]
     return node if isinstance(node, Select) else node._children[0]  # type: ignore[return-value]  # a scalar
 
 
-def rounded(value: str, of: DType, place: OperatorPlace) -> str:
-    """A value rounded to its dtype, after an operation in the register type."""
+def round_to_dtype(value: str, of: DType, place: OperatorPlace) -> str:
+    """Rounds the result of an operation in the wider register type to its dtype."""
     return value if of.name in place.dialect.registers else place.converted("round", value, of)
 
 
-def packed(value: str, of: DType, place: OperatorPlace) -> str:
-    """A value in its storage form."""
+def pack_element(value: str, of: DType, place: OperatorPlace) -> str:
+    """Converts a value to its form in memory."""
     dialect = place.dialect
     if of.name not in dialect.registers:
         return place.converted("pack", value, of)
     return value if is_plain(of, place) else dialect.stored(value, of, place)
 
 
-def unpacked(element: str, of: DType, place: OperatorPlace) -> str:
-    """The value of an element."""
+def unpack_element(element: str, of: DType, place: OperatorPlace) -> str:
+    """Converts an element in memory to its value."""
     dialect = place.dialect
     if of.name not in dialect.registers:
         return place.converted("unpack", element, of)
@@ -127,15 +136,15 @@ def unpacked(element: str, of: DType, place: OperatorPlace) -> str:
 
 
 def is_plain(of: DType, place: OperatorPlace) -> bool:
-    """Whether an element in memory is of the type of a value."""
+    """Whether the dialect has one type for elements in memory and for values."""
     return place.dialect.memory(of) == place.dialect.register(of)
 
 
-V = TypeVar("V")  # the type of emitted values: an expression, a register …
+V = TypeVar("V")  # the type of emitted values: a text, a register …
 
 
 class OrderStep(NamedTuple):
-    """One part of a term: the row that writes it, and the numbers of its operands."""
+    """One subterm: the row that emits it, its number, and the numbers of its operands."""
 
     row: Any  # as `fold` calls it
     number: int
@@ -146,7 +155,7 @@ class OrderStep(NamedTuple):
 
 @frozen(eq=False)
 class Order(Generic[V]):
-    """The parts of some terms; `start` has the values of those that are known before."""
+    """The subterms of `roots`, operands first; `start` holds literals and values known before."""
 
     steps: tuple[OrderStep, ...]
     numbers: Mapping[Scalar, int]
@@ -155,7 +164,7 @@ class Order(Generic[V]):
 
 
 def operands(node: Scalar) -> tuple[Scalar, ...]:
-    """The operands of an operation; those inside a reduction are in its own scope."""
+    """The operands of a node in its own scope; the body of a reduction is in an inner one."""
     match node:
         case Lit() | ScalarVar() | Reduce():
             return ()
@@ -176,11 +185,12 @@ def order(
     literal: Callable[[Lit], V],
     known: Callable[[Scalar], V | None] = _nothing,
 ) -> Order[V]:
-    """The order of some terms, excluding `known` ones."""
+    """Orders the subterms of `roots`; those that `known` has values for need no step."""
     numbers: dict[Scalar, int] = {}
     steps: list[OrderStep] = []
     start: list[V | None] = []
-    stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and its operands
+    # Any: a term to visit, or (term, operands) once its operands have been visited
+    stack: list[Any] = list(reversed(roots))
     while stack:
         node = stack.pop()
         if node.__class__ is tuple:
@@ -194,9 +204,9 @@ def order(
                 numbers[node] = len(numbers)
                 start.append(literal(node))
                 continue
-            if (given := known(node)) is not None:
+            if (value := known(node)) is not None:
                 numbers[node] = len(numbers)
-                start.append(given)
+                start.append(value)
                 continue
             if kids := operands_of(node):
                 stack.append((node, kids))
@@ -204,45 +214,45 @@ def order(
                 continue
         number = numbers[node] = len(numbers)
         start.append(None)
-        places = tuple([numbers[kid] for kid in kids])
+        operand_numbers = tuple([numbers[kid] for kid in kids])
         dtypes = tuple([dtype_of(kid) for kid in kids])
-        steps.append(OrderStep(row_of(node), number, node, places, dtypes))
+        steps.append(OrderStep(row_of(node), number, node, operand_numbers, dtypes))
     return Order(tuple(steps), numbers, tuple(start), tuple([numbers[root] for root in roots]))
 
 
 class Frame(Generic[V]):
-    """A scope under construction; `outer` is the enclosing one."""
+    """A scope being emitted: the values by number, and the enclosing scope `outer`."""
 
-    __slots__ = ("checked", "found", "order", "outer", "rest")
+    __slots__ = ("checked", "order", "outer", "rest", "values")
 
     def __init__(self, order: Order[V], outer: Frame[V] | None) -> None:
         self.order, self.outer = order, outer
-        self.found: list[Any] = list(order.start)  # Any: a value, None before it is written
+        self.values: list[Any] = list(order.start)  # Any: a V, or None until it is emitted
         self.rest = iter(order.steps)
         self.checked: dict[Scalar, V] = {}
-        """What had to be checked while it was written, and whether all was well."""
+        """For each subterm with a run-time check (a load): whether the check passed."""
 
     @property
     def results(self) -> list[V]:
-        """The values of the terms that were asked for."""
-        found = self.found
-        return [found[root] for root in self.order.roots]
+        """The values of the roots."""
+        values = self.values
+        return [values[root] for root in self.order.roots]
 
     def operands(self, step: OrderStep) -> list[V]:
-        """The values of the operands of a part."""
-        found = self.found
-        return [found[kid] for kid in step[3]]
+        """The values of the operands of a step."""
+        values = self.values
+        return [values[kid] for kid in step[3]]
 
     def value(self, node: Scalar) -> V | None:
-        """The value of a part that is written here already."""
+        """The value of a subterm, or None if it is not emitted in this scope yet."""
         number = self.order.numbers.get(node)
-        return None if number is None else self.found[number]
+        return None if number is None else self.values[number]
 
 
-def known_around(
+def visible_values(
     frame: Frame[V], hidden: Callable[[Frame[V]], Set[Scalar]] = lambda frame: frozenset()
 ) -> Callable[[Scalar], V | None]:
-    """The values known in a frame and its enclosing ones, minus hidden ones."""
+    """Looks a subterm up in a frame and its enclosing ones, except those `hidden` in a frame."""
     frames: list[tuple[Frame[V], Set[Scalar]]] = []
     at: Frame[V] | None = frame
     while at is not None:
@@ -250,9 +260,9 @@ def known_around(
         at = at.outer
 
     def known(node: Scalar) -> V | None:
-        for each, without in frames:
-            value = each.value(node)
-            if value is not None and node not in without:
+        for scope, excluded in frames:
+            value = scope.value(node)
+            if value is not None and node not in excluded:
                 return value
         return None
 
@@ -263,51 +273,54 @@ Row: TypeAlias = Callable[[OrderStep, Frame[V]], V]
 Walk: TypeAlias = Generator[Sequence[Scalar], Frame[V], V]
 Nest: TypeAlias = Callable[[OrderStep, Frame[V]], "Walk[V]"]
 Within: TypeAlias = Callable[[Sequence[Scalar], Frame[V]], Order[V]]
-"""Orders the terms inside a frame, excluding values visible there."""
+"""Orders the terms of a scope inside a frame, given the values visible there."""
 
 _NESTED: Final = "_NESTED"
 
 
 def nest(of: Nest[V]) -> tuple[str, Nest[V]]:
-    """The placeholder row for a part with inner scopes."""
+    """Marks a row as one with inner scopes."""
     return _NESTED, of
 
 
 def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
-    """Write the parts of terms; the frame in which all are written."""
+    """Emits all steps of an order, and returns the frame that holds their values.
+
+    `within` orders the inner scopes that nests request.
+    """
     frame = Frame(of, None)
-    open_: list[tuple[int, Walk[V]]] = []
+    suspended: list[tuple[int, Walk[V]]] = []  # nests that wait for an inner scope
     while True:
-        found = frame.found
+        values = frame.values
         for step in frame.rest:
             row, number = step[0], step[1]
             if row.__class__ is not tuple:
-                found[number] = row(step, frame)
+                values[number] = row(step, frame)
                 continue
             walk = row[1](step, frame)
-            if (inner := _advanced(walk, None, number, frame, within)) is not None:
-                open_.append((number, walk))
+            if (inner := _advance(walk, None, number, frame, within)) is not None:
+                suspended.append((number, walk))
                 frame = inner
                 break
         else:
-            if not open_:
+            if not suspended:
                 return frame
-            number, walk = open_.pop()
+            number, walk = suspended.pop()
             outer = frame.outer
             assert outer is not None
-            if (inner := _advanced(walk, frame, number, outer, within)) is not None:
-                open_.append((number, walk))
+            if (inner := _advance(walk, frame, number, outer, within)) is not None:
+                suspended.append((number, walk))
             frame = inner or outer
 
 
-def _advanced(
+def _advance(
     walk: Walk[V], answer: Frame[V] | None, number: int, frame: Frame[V], within: Within[V] | None
 ) -> Frame[V] | None:
-    """The next scope that a nest requests, or None if it returned its value."""
+    """Resumes a nest: the frame of the next scope that it requests, or None once it has a value."""
     try:
-        asked = walk.send(answer)  # type: ignore[arg-type]  # None begins a walk
+        roots = walk.send(answer)  # type: ignore[arg-type]  # None begins a walk
     except StopIteration as done:
-        frame.found[number] = done.value
+        frame.values[number] = done.value
         return None
-    assert within is not None  # who has nests says what is known inside
-    return Frame(within(asked, frame), frame)
+    assert within is not None, "Nests need `within`, which orders their scopes."
+    return Frame(within(roots, frame), frame)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from plica.codegen.emit.scalar import packed
+from plica.codegen.emit.scalar import pack_element
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue
 from plica.codegen.llvm.load import LoadEmitter
@@ -56,7 +56,7 @@ class MemoryEmitter(LoadEmitter):
         if not n:
             stored = lanes.scalar(value)
             if not where.is_plain:
-                stored = packed(stored, of, LlvmPlace(LLVM, w))
+                stored = pack_element(stored, of, LlvmPlace(LLVM, w))
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
@@ -64,7 +64,7 @@ class MemoryEmitter(LoadEmitter):
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
         stored = lanes.vector(value, of)
         if not where.is_plain:
-            stored = packed(stored, of, LlvmPlace(LLVM, w, n))
+            stored = pack_element(stored, of, LlvmPlace(LLVM, w, n))
         if self.zipped is not None:
             self.zipped.append((buffer, at, stored, mask))
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.emit.scalar import unpacked
+from plica.codegen.emit.scalar import unpack_element
 from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued
@@ -94,7 +94,7 @@ class LoadEmitter(AddressEmitter):
 
             stored = where(here, read)
         if not self.places[buffer].is_plain:
-            stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
+            stored = unpack_element(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
 
     def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from plica.codegen.emit.contraction import bounded, nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
-from plica.codegen.emit.scalar import rounded
+from plica.codegen.emit.scalar import round_to_dtype
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.core import CompilerBug
 from plica.ir.loop.formula import FORMULAS
@@ -148,7 +148,7 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
         one = p.dialect.register(of)
         end = "f64" if of is f64 else "f32"
         name = f"{'floordiv' if quotient else 'floormod'}.{end}"
-        return rounded(p.help(f"floor.{end}", name, (one, one), (a, b)), of, p)
+        return round_to_dtype(p.help(f"floor.{end}", name, (one, one), (a, b)), of, p)
     if of is bool_:
         raise CompilerBug("Bools have no quotient.")
     kind, nil = p.register(of), p.literal(0, of)
@@ -238,7 +238,7 @@ def _power(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     if of is f64:
         return _library("pow", of, kids, p)
     if of.is_float:
-        return rounded(p.help("math.pow", "pow.f32", ("float", "float"), kids), of, p)
+        return round_to_dtype(p.help("math.pow", "pow.f32", ("float", "float"), kids), of, p)
     if of is bool_:
         raise CompilerBug("Bools have no power.")
     one = p.dialect.register(of)
@@ -287,7 +287,7 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], p: LlvmPlace) -> str
             return p.w.call(name, after, [(before, value)])
         case _, "float":
             word = "sitofp" if source.kind == "int" else "uitofp"
-            return rounded(p.let(f"{word} {before} {value} to {after}"), to, p)
+            return round_to_dtype(p.let(f"{word} {before} {value} to {after}"), to, p)
         case _:
             if source.bits == to.bits:
                 return value
@@ -333,7 +333,7 @@ def _refloat(value: str, source: DType, to: DType, p: LlvmPlace) -> str:
             value = p.help("odd", "odd", ("double", "float"), (value,))
         else:
             value = p.let(f"fptrunc {p.wide('double')} {value} to {p.wide('float')}")
-    return rounded(value, to, p)
+    return round_to_dtype(value, to, p)
 
 
 def _classify(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
@@ -379,8 +379,8 @@ def _absolute(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str
 def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str | None:
     if not of.is_float:
         return None
-    root = rounded(p.intrinsic("sqrt", of, kids), of, p)
-    return rounded(p.let(f"fdiv {p.register(of)} {p.literal(1.0, of)}, {root}"), of, p)
+    root = round_to_dtype(p.intrinsic("sqrt", of, kids), of, p)
+    return round_to_dtype(p.let(f"fdiv {p.register(of)} {p.literal(1.0, of)}, {root}"), of, p)
 
 
 def _truncated(
@@ -389,7 +389,7 @@ def _truncated(
     """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
     if of.is_float and of is not f64 and not quotient:
         one = p.dialect.register(of)
-        return rounded(p.help("fmod.f32", "fmod.f32", (one, one), kids), of, p)
+        return round_to_dtype(p.help("fmod.f32", "fmod.f32", (one, one), kids), of, p)
     if not of.is_integer:
         return None
     a, b = kids

@@ -64,7 +64,7 @@ def outside(
                 continue
             passes, known_here = here, facts[node]
             if guard is not None:
-                test = frame.found[frame.order.numbers[guard]]
+                test = frame.values[frame.order.numbers[guard]]
                 passes = lanes.both(here, test if holds else lanes.negated(test))
                 fact = guard if holds else negated(guard)
                 known_here = (*known_here, fact)[-MAX_FACTS:]

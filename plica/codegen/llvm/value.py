@@ -120,7 +120,7 @@ class LlvmValues:
         self, roots: Sequence[sc.Scalar], frame: scalar.Frame[LaneValue]
     ) -> scalar.Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        known_here = scalar.known_around(frame, unsafe)
+        known_here = scalar.visible_values(frame, unsafe)
         return scalar.order(roots, self.operands_of, self.row, of_literal, known_here)
 
     def row(self, node: sc.Scalar) -> scalar.Row[LaneValue] | tuple[str, object]:
@@ -159,7 +159,7 @@ class LlvmValues:
         self, form: LinearForm, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]
     ) -> LaneValue:
         """An index sum; known summands, and a single unknown one, take no instruction."""
-        found, plus, apart, written = frame.found, form[0], 0, []
+        found, plus, apart, written = frame.values, form[0], 0, []
         for kid, count in zip(step[3], form[1], strict=True):
             text, each, number = found[kid]
             if each is None:
@@ -187,11 +187,11 @@ class LlvmValues:
         """A sum of indices of which some are another in every lane."""
         lanes, found = self.lanes, constant(form[0])
         for kid, count in zip(step[3], form[1], strict=True):
-            found = lanes.add(found, lanes.mul(frame.found[kid], constant(count)))
+            found = lanes.add(found, lanes.mul(frame.values[kid], constant(count)))
         return found
 
     def _loaded(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
-        node, found = step[2], frame.found
+        node, found = step[2], frame.values
         places = [found[kid] for kid in step[3]]
         value, fits = self._load(node.buffer, node.indices, places)
         if fits is not None:

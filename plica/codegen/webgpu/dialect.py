@@ -25,7 +25,7 @@ from attrs import evolve
 from plica.codegen.emit.clike_operator import CLIKE, TextPlace
 from plica.codegen.emit.coded_word import conversions
 from plica.codegen.emit.formula_text import NARROW, FormulaWords, formula_lines
-from plica.codegen.emit.scalar import rounded
+from plica.codegen.emit.scalar import round_to_dtype
 from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type import DTYPES, DType, bool_, f32, i32
@@ -209,7 +209,7 @@ def _function(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) ->
         raise _rough(row.name)
     called = _FUNCTIONS[name]
     made = place.call(called, (), kids) if called.startswith("p_") else f"{called}({kids[0]})"
-    return rounded(made, of, place) if row.rounds else made
+    return round_to_dtype(made, of, place) if row.rounds else made
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str:
@@ -257,7 +257,7 @@ def _refused_float(node: Scalar, of: DType, kids: Sequence[str], place: TextPlac
 def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
     if not of.is_float:
         return None
-    return rounded(f"(1.0f / {rounded(f'sqrt({kids[0]})', of, place)})", of, place)
+    return round_to_dtype(f"(1.0f / {round_to_dtype(f'sqrt({kids[0]})', of, place)})", of, place)
 
 
 def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
@@ -265,7 +265,7 @@ def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> s
     if of is bool_:
         return f"({kids[0]} != {kids[1]})"
     if of.is_float and isinstance(node, Sub):
-        return rounded(f"({place.call('p_rounded', (), kids[:1])} - {kids[1]})", of, place)
+        return round_to_dtype(f"({place.call('p_rounded', (), kids[:1])} - {kids[1]})", of, place)
     return _as_c(node, of, kids, place)
 
 

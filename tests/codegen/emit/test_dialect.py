@@ -11,7 +11,7 @@ from plica.codegen.c.dialect import C99
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.cuda.fold import fold
 from plica.codegen.emit.dialect import Dialect
-from plica.codegen.emit.scalar import operation, packed, rounded, unpacked
+from plica.codegen.emit.scalar import operation, pack_element, round_to_dtype, unpack_element
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.diagnostic import CompilerBug
@@ -55,11 +55,11 @@ def test_special_rows_are_of_operators_that_there_are() -> None:
 def test_only_what_has_no_register_is_rounded_and_packed_by_helpers() -> None:
     w = LlvmWriter()
     place = LlvmPlace(LLVM, w, 4)
-    assert rounded("%x", f32, place) == packed("%x", f32, place) == "%x"
+    assert round_to_dtype("%x", f32, place) == pack_element("%x", f32, place) == "%x"
     assert not w.helpers
-    packed("%x", bool_, place)
-    unpacked("%x", i4, place)
-    packed("%x", f16, place)
+    pack_element("%x", bool_, place)
+    unpack_element("%x", i4, place)
+    pack_element("%x", f16, place)
     assert w.lines == [
         "  %1 = zext <4 x i1> %x to <4 x i8>",
         "  %2 = trunc <4 x i8> %x to <4 x i4>",
