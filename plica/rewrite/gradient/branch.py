@@ -17,7 +17,7 @@ import attrs
 from plica.ir.graph import expression as ex
 from plica.ir.type import DataType, FuncType, TupleType, Type, type_of
 from plica.rewrite.gradient.tangent import Part, Tangents, is_zero
-from plica.rewrite.graph.unfold import wrapped
+from plica.rewrite.graph.unfold import wrap_in_lets
 
 
 @attrs.define(eq=False)
@@ -52,13 +52,13 @@ class BranchSweep:
 
     def written(self, takers: Sequence[ex.Var], first: ex.Expr | None = None) -> ex.Expr:
         """The block: its value, and the pullback to some variables, of which `first` is known."""
-        body = wrapped(self.back, self._parts(takers, first))
+        body = wrap_in_lets(self.back, self._parts(takers, first))
         pull = ex.Function((), (), (self.cotangent,), self.pullback(takers).ret, body)
-        return wrapped(self.lets, ex.Tuple((self.result, pull)))
+        return wrap_in_lets(self.lets, ex.Tuple((self.result, pull)))
 
     def pulled(self, takers: Sequence[ex.Var], first: ex.Expr | None = None) -> ex.Expr:
         """The pullback's result, where its cotangent has a value: with the block inlined."""
-        return wrapped([*self.lets, *self.back], self._parts(takers, first))
+        return wrap_in_lets([*self.lets, *self.back], self._parts(takers, first))
 
     def _parts(self, takers: Sequence[ex.Var], first: ex.Expr | None) -> ex.Expr:
         tangents, found = self.tangents, self.cotangents

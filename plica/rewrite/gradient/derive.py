@@ -39,7 +39,7 @@ from plica.rewrite.gradient.swept_program import SweptProgram
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.partial import evaluate_partially
-from plica.rewrite.graph.unfold import wrapped
+from plica.rewrite.graph.unfold import wrap_in_lets
 from plica.rewrite.graph.walk import NameSupply, map_functions
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
@@ -275,7 +275,7 @@ def _finished(
     main = program.module.main
     assert main is not None
     function = program.module.main_function()
-    whole = wrapped([*sweep.lets, *sweep.back], body)
+    whole = wrap_in_lets([*sweep.lets, *sweep.back], body)
     made = program.definitions()
     name = Var(main.name, None)
     made[name] = Function(function.dims, (), params, None, whole)

@@ -63,7 +63,7 @@ class _Inliner(Unfolder):
             if isinstance(node, Call):
                 self.called[node.callee] += 1
             elif isinstance(node, Let) and is_recursive(node):
-                self.looping.add(node.var)
+                self.recursive_locals.add(node.var)
         self.free.update(expr for expr in self.called if self._is_called_once(expr))
 
     def has_work(self) -> bool:
@@ -103,7 +103,11 @@ class _Inliner(Unfolder):
         return True
 
     def _suits(self, target: Expr, function: Function) -> bool:
-        if target in self.recursive or target in self.looping or target is self.module.main:
+        if (
+            target in self.recursive
+            or target in self.recursive_locals
+            or target is self.module.main
+        ):
             return False
         wanted = attr(function, "inline")
         if wanted is False or attr(function, "primitive"):

@@ -27,7 +27,14 @@ from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.fold import MAX_FOLDED_BYTES, Folder
 from plica.rewrite.graph.known import chosen
 from plica.rewrite.graph.quote import quote
-from plica.rewrite.graph.unfold import Activation, Attempt, Hopeless, Unfolder, Walk, wrapped
+from plica.rewrite.graph.unfold import (
+    AbandonAttempt,
+    Activation,
+    Attempt,
+    Unfolder,
+    Walk,
+    wrap_in_lets,
+)
 from plica.rewrite.graph.walk import is_atom, map_functions, recursive
 
 FUEL: Final = 2_000  # how many calls may be unfolded in one module
@@ -81,11 +88,11 @@ class _Evaluator(Unfolder):
     def postpones(self, var: ex.Var, function: ex.Function) -> bool:
         return True
 
-    def finished(self, node: ex.Expr) -> ex.Expr:
+    def simplify(self, node: ex.Expr) -> ex.Expr:
         match node:
             case ex.Project(ex.Let() as value, index):
                 lets, core = peeled(value)
-                return wrapped(lets, self.folder.folded(ex.Project(core, index)))
+                return wrap_in_lets(lets, self.folder.folded(ex.Project(core, index)))
             case _:
                 return self.folder.folded(node)
 
@@ -102,8 +109,8 @@ class _Evaluator(Unfolder):
             self._undecided(tuple([clause.body for clause in node.clauses]))
             return (yield from super().select(node, value, activation))
         clause, bindings = found
-        inner = self.bind([(var, self.finished(part)) for var, part in bindings], activation)
-        return wrapped(lets, wrapped(inner, (yield clause.body, activation)))
+        inner = self.bind([(var, self.simplify(part)) for var, part in bindings], activation)
+        return wrap_in_lets(lets, wrap_in_lets(inner, (yield clause.body, activation)))
 
     def _undecided(self, branches: tuple[ex.Expr, ...]) -> None:
         """A conditional stays open: cancels unfolding of functions that may be called again behind
@@ -111,12 +118,12 @@ class _Evaluator(Unfolder):
         if self.attempts:
             group = self.attempts[-1]
             if any(not group.isdisjoint(free_vars(branch)) for branch in branches):
-                raise Hopeless(group)
+                raise AbandonAttempt(group)
 
     def call(self, call: ex.Call) -> Walk:
         lets, core = peeled(call.callee)
         if lets:
-            return wrapped(lets, (yield from self.call(ex.Call(core, call.args, call.types))))
+            return wrap_in_lets(lets, (yield from self.call(ex.Call(core, call.args, call.types))))
         if call not in self.results:
             if self._is_closed(call) and not isinstance(call.callee, ex.Constructor):
                 self.results[call] = yield from self._computed(call)
@@ -135,15 +142,15 @@ class _Evaluator(Unfolder):
         activation, lets = entered
         self.fuel -= 1
         if (group := self._group(call.callee)) is None:
-            return wrapped(lets, (yield function.body, activation))
+            return wrap_in_lets(lets, (yield function.body, activation))
         result = yield Attempt(function.body, activation, group)
-        return call if result is None else wrapped(lets, result)
+        return call if result is None else wrap_in_lets(lets, result)
 
     def _group(self, callee: ex.Expr) -> frozenset[ex.Var] | None:
         """The functions mutually recursive with this one, or None if it is not recursive."""
         if callee in self.recursive:
             return frozenset(self.recursive[callee])
-        if callee in self.looping:
+        if callee in self.recursive_locals:
             return frozenset((callee,))
         return None
 
