@@ -1,4 +1,11 @@
-"""Nodes: one operator of a model as the rows of the table see it.
+"""ONNX nodes: one operator of a model, as the functions that convert it see it.
+
+`OnnxNode` reads inputs as terms, types or known numbers, and refuses what does not fit: missing or
+malformed inputs, inputs that nobody read (`finish`), values that only a run could tell. `Reading`
+is the importer behind it. It converts graphs inside of nodes (branches and loop bodies), and knows
+the measured sizes: dims whose value is computed when the model runs, such as the number of non-zero
+elements. A `Region` is the measured sizes of one part of the model, with the expressions that
+compute them.
 
 >>> from onnx import helper
 >>> from plica.ir.graph.expression import const
@@ -32,50 +39,56 @@ if TYPE_CHECKING:
 
 
 Side: TypeAlias = "tuple[list[TensorValue], Region]"
-"""The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+"""The outputs of a graph inside a node, and the sizes measured inside of it."""
 
 
 class Reading(Protocol):
-    """What reads the graphs inside of nodes, and knows the sizes that are measured."""
+    """The importer as nodes use it: converts graphs inside of them, and keeps measured sizes."""
 
     @property
     def measures(self) -> bool:
-        """Whether sizes may become known when the model runs."""
+        """Whether sizes may be computed when the model runs; otherwise they must be constant."""
 
     def body(
         self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
     ) -> list[TensorValue]:
-        """The outputs of a graph inside a node on given inputs."""
+        """The outputs of a graph inside a node; its measured sizes join those of this part."""
 
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
-        """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+        """The outputs of a graph inside a node, with its measured sizes kept separate.
+
+        The caller binds the sizes around the outputs, or passes them to `absorb`.
+        """
 
     def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
         """What `region` gives for each branch, or why the branch has no meaning."""
 
     def absorb(self, region: Region) -> None:
-        """Measure the sizes of a region in the part that is being read."""
+        """Adds the measured sizes of a region to the part of the model that is being read."""
 
     def measured(self, value: Expr, hint: str) -> Scalar:
-        """The dim that is a number once that is computed."""
+        """A dim whose value an integer scalar computes at run time; one dim for each value."""
 
     def new_dim(self, hint: str) -> ScalarVar:
-        """A fresh dim; the caller defines its value."""
+        """A fresh dim; `bind_dim` or the caller defines its value."""
 
     def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
-        """A dim is a number from here on."""
+        """Defines the value of a dim from `new_dim`."""
 
     def terms_of(self, of: Expr) -> Array | None:
-        """The known integers of an expression."""
+        """The integers of an expression as terms over dims, or None if they are not known."""
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether the model is being read for calls in which a condition holds."""
+        """Specialises the reading on a condition: the answer that this reading assumes.
+
+        The model is read again with the other answer. None if there would be too many readings.
+        """
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
 
     def kernel(self, of: Kernel, hint: str) -> Var:
-        """The name of a kernel, which becomes a definition of the module."""
+        """Adds a kernel to the module; the variable that names it."""
 
 
 class NeedsValue(UnsupportedError):
@@ -102,7 +115,7 @@ class OnnxNode(NodeAttributes):
         inputs: Sequence[TensorValue | None],
         folder: Path | None = None,
         reading: Reading | None = None,
-        scope: Any = None,  # whatever the reading needs to find names
+        scope: Any = None,  # Any: opaque to nodes; the importer resolves outer names with it
         prefix: str = "",
     ) -> None:
         super().__init__(proto, folder, prefix)
@@ -119,9 +132,9 @@ class OnnxNode(NodeAttributes):
 
     def need(self, at: int) -> TensorValue:
         """An input that must be there."""
-        if (tensor_value := self.value(at)) is None:
+        if (value := self.value(at)) is None:
             self.malformed(f"Input {at} of {self.proto.op_type} is missing.", "a tensor", "nothing")
-        return tensor_value
+        return value
 
     def x(self, at: int = 0) -> Expr:
         """An input that must be there, as a term."""
@@ -129,8 +142,8 @@ class OnnxNode(NodeAttributes):
 
     def maybe(self, at: int) -> Expr | None:
         """An input as a term, or None if absent."""
-        tensor_value = self.value(at)
-        return None if tensor_value is None else tensor_value.expr
+        value = self.value(at)
+        return None if value is None else value.expr
 
     def all(self) -> tuple[Expr, ...]:
         """Every input; none may be left out."""
@@ -151,7 +164,7 @@ class OnnxNode(NodeAttributes):
         return self.type(at).shape
 
     def sizes(self, at: int = 0) -> tuple[int, ...]:
-        """The shape of an input in numbers."""
+        """The shape of an input whose sizes must be constant."""
         sizes = tuple(known(size) for size in self.shape(at))
         if None in sizes:
             self.unsupported(
@@ -165,12 +178,12 @@ class OnnxNode(NodeAttributes):
     def numbers(self, at: int) -> Array:
         """The elements of an input, which must be constant."""
         value = self.need(at)
-        if (array := value.numbers()) is None:
+        if (numbers := value.numbers()) is None:
             self._unknown(at, value)
-        return array
+        return numbers
 
     def scalar(self, at: int) -> Any:  # Any: a number of the input's own kind
-        """The one number that an input is."""
+        """The number of an input, which must be constant and have one element."""
         numbers = self.numbers(at)
         if numbers.size != 1:
             message = f"Input {at} of {self.proto.op_type} must be one number."
@@ -183,12 +196,12 @@ class OnnxNode(NodeAttributes):
     def undecided(self, what: str, value: TensorValue) -> NoReturn:
         """Refuses a value that must be constant, but depends on inputs."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
-        named, told = ", ".join(map(repr, inputs)), str(type_of(value.expr))
+        names, type_text = ", ".join(map(repr, inputs)), str(type_of(value.expr))
         known_late = f"{what} is only known when the model runs"
-        message = f"{known_late}; it depends on {named}." if inputs else f"{known_late}."
+        message = f"{known_late}; it depends on {names}." if inputs else f"{known_late}."
         place = Place(node=self.place)
         raise NeedsValue(
-            Diagnostic("unknown-value", message, place, "a constant", told, SAY_VALUES),
+            Diagnostic("unknown-value", message, place, "a constant", type_text, SAY_VALUES),
             inputs=inputs,
         )
 
@@ -196,53 +209,56 @@ class OnnxNode(NodeAttributes):
 
     @property
     def reading(self) -> Reading:
-        """The reading of the model that the node is part of."""
+        """The importer that reads the model."""
         assert self._reading is not None
         return self._reading
 
     def run(self, graph: GraphProto, *given: TensorValue) -> list[TensorValue]:
-        """The outputs of a graph inside the node."""
+        """The outputs of a graph inside the node, on given inputs."""
         return self.reading.body(self, graph, given)
 
     def region(self, graph: GraphProto, *given: TensorValue) -> Side:
-        """The outputs of a graph inside the node, and the sizes measured inside of it."""
+        """The outputs of a graph inside the node, with its measured sizes kept separate."""
         return self.reading.region(self, graph, given)
 
     def measured(self, value: Expr, hint: object = "", whose: str | None = None) -> Scalar:
-        """The dim that is a number of rank 0 once that is computed; `hint` and `whose` name it."""
+        """A size as a term: the known one, or else a dim whose value `value` computes at run time.
+
+        The dim is named after `whose`, by default the first output of the node. A number as `hint`
+        becomes a suffix; a word marks a size of no tensor of the model, but of an intermediate.
+        """
         if isinstance(number := settled(value), Const):
-            found = int(number.numpy())
-            if (why := REASON_OF.get(found)) is not None:
+            size = int(number.numpy())
+            if (why := REASON_OF.get(size)) is not None:
                 self.malformed(f"A size has no value: {REASONS[why]}.", EXPECTED[why], "others")
-            if found < 0:
-                self.malformed("A size is below 0.", "0 or more", str(found))
-            return index(found)
+            if size < 0:
+                self.malformed("A size is below 0.", "0 or more", str(size))
+            return index(size)
         if (term := as_term(value)) is not None and is_size(term):
             return term
         if not self.reading.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
-        made = whose or next((name for name in self.proto.output if name), self.proto.op_type)
-        if isinstance(hint, str) and hint:  # no size of what it makes, but one on the way there
-            return self.reading.measured(value, inner_name(hint, made))
-        return self.reading.measured(value, made if hint == "" else f"{made}_{hint}")
+        owner = whose or next((name for name in self.proto.output if name), self.proto.op_type)
+        if isinstance(hint, str) and hint:  # not a size of an output, but of an intermediate
+            return self.reading.measured(value, inner_name(hint, owner))
+        return self.reading.measured(value, owner if hint == "" else f"{owner}_{hint}")
 
     def terms_of(self, of: Expr) -> Array | None:
-        """The known integers of an expression, or None."""
-        array = None if self._reading is None else self._reading.terms_of(of)
-        return TensorValue(of).terms() if array is None else array
+        """The integers of an expression as terms over dims, or None if they are not known."""
+        terms = None if self._reading is None else self._reading.terms_of(of)
+        return TensorValue(of).terms() if terms is None else terms
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether the model is being read for calls in which a condition holds; it is read for the
-        others, too. None if that is impossible."""
-        if isinstance(said := settled(condition), Const):
-            return bool(said.numpy())
+        """The value of a condition, constant or assumed by this reading; see `Reading.decided`."""
+        if isinstance(constant := settled(condition), Const):
+            return bool(constant.numpy())
         return None if self._reading is None else self._reading.decided(condition)
 
     def call(self, of: Kernel, hint: str, *args: Expr) -> Expr:
         """The result of a loop program for some arguments."""
         return Call(self.reading.kernel(of, hint), args)
 
-    # --- what is left over ------------------------------------------------------------------------
+    # --- the end of the conversion ----------------------------------------------------------------
 
     def finish(self, outputs: int) -> None:
         """Refuses unread inputs and attributes, and missing outputs."""
