@@ -329,7 +329,7 @@ def beyond_capacity(kernel: st.Kernel) -> str | None:
     while stack:
         stmt, used = stack.pop()
         if isinstance(stmt, st.Alloc):
-            name, sizes = stmt.buffer.scope, [known(scalar) for scalar in stmt.buffer.shape]
+            name, sizes = stmt.buffer.scope, [known(dim) for dim in stmt.buffer.shape]
             capacity = scope(name).capacity
             if capacity is not None and None in sizes:
                 return f"The size of {stmt.buffer.name} in {name} is not a number."

@@ -322,7 +322,7 @@ def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
     if isinstance(of, TupleType):
         return tuple([_ports(f"{name}[{at}]", item, into) for at, item in enumerate(of.items)])
     assert isinstance(of, TensorType)
-    shape = tuple([_size(scalar) for scalar in of.shape])
+    shape = tuple([_size(dim) for dim in of.shape])
     into.append(OpenPort(name, shape, of.dtype.name, of.dtype.numpy))
     return len(into) - 1
 

@@ -93,7 +93,7 @@ def are_apart(of: IndexMap, shape: tuple[Scalar, ...]) -> bool | None:
     >>> [are_apart(index_map(lambda i, j: (i + n * j,)), box) for n in (3, 1)]
     [True, False]
     """
-    sizes = [known(scalar) for scalar in shape]
+    sizes = [known(dim) for dim in shape]
     count = math.prod([size for size in sizes if size is not None])
     if None in sizes or count > MAX_POINTS:
         return None

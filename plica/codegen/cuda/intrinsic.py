@@ -70,7 +70,7 @@ def invocation(
     at_b = _base(call, b, lane, 2 * columns[0], lambda number: number % 4)
     if (ae, be, pair) != (rows[1], columns[1], columns[0]):
         raise _misplaced(call, "elements that do not lie together, eight by eight")
-    whole = [known(extent) for extent in c.extents] == [known(scalar) for scalar in c.buffer.shape]
+    whole = [known(extent) for extent in c.extents] == [known(dim) for dim in c.buffer.shape]
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)

@@ -352,8 +352,8 @@ def _found(
     strides, extents, bounds = ([each[n] or 0 for each in axes] for n in (0, 1, 2))
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
-    for scalar in load.buffer.shape:
-        whole *= known(scalar) or 0
+    for dim in load.buffer.shape:
+        whole *= known(dim) or 0
     for axis in falling:
         sizes[axis], left = divmod(whole, strides[axis])
         whole = strides[axis]

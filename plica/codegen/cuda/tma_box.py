@@ -78,7 +78,7 @@ def _boxed(of: tma.CopyNest, around: Context) -> tma.TmaTile:
 
     to, places = told(linear(store.buffer, store.indices)), [told(index) for index in load.indices]
     axes, extents = _axes(store, to, places, loops)
-    shape = [known(scalar) or 0 for scalar in load.buffer.shape]
+    shape = [known(dim) or 0 for dim in load.buffer.shape]
     steps = [1]
     for length in reversed(shape[1:]):
         steps.insert(0, steps[0] * length)

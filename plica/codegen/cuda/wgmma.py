@@ -280,7 +280,7 @@ def products(
         16 * apart: (*warp, lambda n: n % GROUP),
     })  # fmt: skip
     at_b = _base(call, b, warp, {2 * row if right else 2: (lane, WARP, lambda n: n % 4)})
-    whole = [known(extent) for extent in c.extents] == [known(scalar) for scalar in c.buffer.shape]
+    whole = [known(extent) for extent in c.extents] == [known(dim) for dim in c.buffer.shape]
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     if 8 * wide not in WIDTHS:

@@ -69,7 +69,7 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
     """The kernel of a fused function on names and constants."""
     out = function.ret
     assert isinstance(out, TensorType)
-    size = prod([known(scalar) or 0 for scalar in out.shape]) * out.dtype.bytes
+    size = prod([known(dim) or 0 for dim in out.shape]) * out.dtype.bytes
     made = by(function, args)
     scratch = tuple([_bytes(buffer) for buffer in made.scratch])
     reads = tuple(read_by(made, args))

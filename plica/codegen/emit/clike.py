@@ -119,7 +119,7 @@ def _barrier(values: Expressions, of: Barrier) -> None:
 def count_of(buffer: Buffer) -> int:
     """How many elements a buffer has room for, one at least: rows may be further apart than they
     are long."""
-    sizes = [_number(scalar, buffer) for scalar in buffer.shape]
+    sizes = [_number(dim, buffer) for dim in buffer.shape]
     if 0 in sizes:
         return 1
     steps = [_number(stride, buffer) for stride in buffer.strides]

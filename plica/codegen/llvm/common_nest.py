@@ -149,7 +149,7 @@ def _nest(
 
 def _is_in_memory(buffer: Buffer) -> bool:
     """Whether a buffer that a kernel allocates has an address in any case."""
-    size = prod([known(scalar) or 0 for scalar in buffer.shape]) * buffer.dtype.bytes
+    size = prod([known(dim) or 0 for dim in buffer.shape]) * buffer.dtype.bytes
     return buffer.scope != "local" or size > MAX_REGISTER_BYTES
 
 

@@ -108,7 +108,7 @@ def flat_buffer(buffer: Buffer) -> Buffer | None:
         steps = [known(stride) for stride in buffer.strides]
         if any(each is None or each < 0 for each in steps):
             return None  # a place would be negative, or its sign is not known
-        if any(known(scalar) is None or known(scalar) == 0 for scalar in buffer.shape):
+        if any(known(dim) is None or known(dim) == 0 for dim in buffer.shape):
             return None
         last = [(term - 1) * step for term, step in zip(buffer.shape, buffer.strides, strict=True)]
         size = product([reduce(Add, last, index(1))])

@@ -141,7 +141,7 @@ def _is_apart(buffer: Buffer) -> bool:
     """Whether no two elements of a buffer are at one place, as far as numbers tell."""
     if all(step is product(buffer.shape[at + 1 :]) for at, step in enumerate(buffer.strides)):
         return True
-    sizes = [known(scalar) for scalar in buffer.shape]
+    sizes = [known(dim) for dim in buffer.shape]
     steps = [known(stride) for stride in buffer.strides]
     reach = 0
     for step, size in sorted(zip(steps, sizes, strict=True), key=lambda each: abs(each[0] or 0)):

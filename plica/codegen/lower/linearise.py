@@ -427,7 +427,7 @@ class _Maker:
         if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         if (shape := static_shape(of)) is None:
-            sizes = [greater(scalar, index_term(0)) for scalar in of.shape] if region else of.shape
+            sizes = [greater(dim, index_term(0)) for dim in of.shape] if region else of.shape
             open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
         if spanned_bytes(shape, of.dtype.bytes) > MAX_TENSOR_BYTES:

@@ -391,7 +391,7 @@ def _check_size(value: TensorValue, node: OnnxNode) -> None:
     of = type_of(value.expr)
     if not isinstance(of, TensorType):  # the parts of a sequence were checked where they were made
         return
-    sizes = [size for scalar in of.shape if (size := known(scalar)) is not None]
+    sizes = [size for dim in of.shape if (size := known(dim)) is not None]
     if spanned_bytes(sizes, of.dtype.bytes) > MAX_TENSOR_BYTES:
         said = too_large(str(of))
         raise UnsupportedError(replace(said, place=Place(node=node.place)))

@@ -54,7 +54,7 @@ class TfliteNode:
 
     def sizes(self, at: int = 0, rank: int | None = None) -> tuple[int, ...]:
         """The sizes of an argument, of this rank if that is said."""
-        found = tuple([known(scalar) or 0 for scalar in shape(self.x(at))])
+        found = tuple([known(dim) or 0 for dim in shape(self.x(at))])
         if rank is not None and len(found) != rank:
             self.refuse(f"Argument {at} of {self.name}.", f"rank {rank}", f"rank {len(found)}")
         return found

@@ -166,7 +166,7 @@ class Reader:
         the actual sizes, and other such sizes are asserted."""
         if made is None or said is None:
             return made
-        made = matched(made, [self.symbols.equal.simplest(scalar) for scalar in shape(made)])
+        made = matched(made, [self.symbols.equal.simplest(extent) for extent in shape(made)])
         given = [None if isinstance(each, int) else each.node.expr for each in said.shape]
         for each, size in zip(given, shape(made), strict=True):
             if each is not None:

@@ -239,7 +239,7 @@ def keeps_order(compute: Compute) -> bool:
 def _outside(marks: Array, shape: tuple[int, ...], loads: list[Load]) -> EvaluationError:
     where = np.unravel_index(int(np.argmax(np.broadcast_to(marks, shape))), shape)
     load = loads[int(marks.max()) - 1]
-    name, size = load.buffer.name, tuple(number(scalar) for scalar in load.buffer.shape)
+    name, size = load.buffer.name, tuple(number(dim) for dim in load.buffer.shape)
     place = tuple(map(int, where))
     return EvaluationError.of(
         "index-out-of-bounds",

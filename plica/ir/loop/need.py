@@ -108,7 +108,7 @@ def settled(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
         if not isinstance(kind := type_of(node), TensorType):
             return new
         nothing = zeros((0,), kind.dtype)
-        shape = tuple([greater(substitute(scalar, numbers), index(0)) for scalar in kind.shape])
+        shape = tuple([greater(substitute(extent, numbers), index(0)) for extent in kind.shape])
         return broadcast_to(take(nothing, const(np.zeros((), np.int64))), shape)
 
     return _with(of, wrong, missing)

@@ -129,7 +129,7 @@ def _single(
     inside = free_vars(body).difference(node.axes)
     axes = tuple([var for var in sizes if var in inside])
     shape = tuple([sizes[axis] for axis in axes])
-    if any(not free_vars(scalar).isdisjoint(sizes) for scalar in shape):
+    if any(not free_vars(dim).isdisjoint(sizes) for dim in shape):
         return None
     buffer = sc.Buffer(name(Name(node.combiner)), shape, sc.dtype_of(node))
     return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body, node.runs)

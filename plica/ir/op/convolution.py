@@ -179,7 +179,7 @@ def _transpose_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorT
     if any((known(size) or 0) < 0 for size in sizes) or any(known(s) == 0 for s in x.shape[2:]):
         message = f"{name}: the padding leaves nothing."
         refuse("shape-conflict", message, "less padding", str(attrs["padding"]))
-    for size in (*sizes, *[plus(scalar, -1) for scalar in x.shape[2:]]):
+    for size in (*sizes, *[plus(dim, -1) for dim in x.shape[2:]]):
         need(size)
     outputs = product((weight.shape[1], index(attrs["groups"])))
     return TensorType((x.shape[0], outputs, *sizes), x.dtype)

@@ -92,7 +92,7 @@ def unknowns(of: ty.Type) -> Iterator[Term]:
         if isinstance(node, ty.Unknown) or is_open(node):
             yield node
         elif isinstance(node, ty.TensorType):
-            stack.extend([scalar for scalar in reversed(node.shape) if scalar.__class__ is not Lit])
+            stack.extend([dim for dim in reversed(node.shape) if dim.__class__ is not Lit])
         else:
             stack.extend(reversed(node._children))
 

@@ -161,7 +161,7 @@ def layer_of(m: PatternMatch) -> WinogradLayer | None:
     weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
     assert isinstance(weight, TensorType)
     assert isinstance(result, TensorType)
-    if [known(scalar) for scalar in weight.shape[2:]] != [3, 3]:
+    if [known(dim) for dim in weight.shape[2:]] != [3, 3]:
         return None
     examples, *sizes = result.shape
     outputs, rows, columns = (usual_size(size) for size in sizes)

@@ -45,7 +45,7 @@ def merging_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    if not all(known(scalar) for scalar in out.shape):
+    if not all(known(dim) for dim in out.shape):
         return None
     wanted = known(out.shape[-1]) or 0
     for x in of.inputs:
@@ -107,7 +107,7 @@ class _Merging:
     def body(self, axes: Sequence[sc.ScalarVar], machine: Machine) -> Stmt:
         """All rows, and of each all pairs of runs; one that is left over ends the row."""
         self.rows, self.axis = tuple(axes[:-1]), axes[-1]
-        counts = [known(scalar) or 0 for scalar in self.x.shape[:-1]]
+        counts = [known(dim) or 0 for dim in self.x.shape[:-1]]
         shares = machine.cores > 1 and prod(counts) * self.size >= MIN_SHARED_ELEMENTS
         whole, left = divmod(self.size, 2 * self.width)
         alone: LoopKind = "parallel" if shares and prod(counts) == 1 else "serial"

@@ -98,7 +98,7 @@ class _Writer:
 
     def body(self, axes: tuple[sc.ScalarVar, ...]) -> Stmt:
         """All rows, with their kept elements."""
-        counts = [known(scalar) or 0 for scalar in self.of.x.shape[:-1]]
+        counts = [known(dim) or 0 for dim in self.of.x.shape[:-1]]
         shares = self.machine.cores > 1 and prod(counts) * self.of.size >= MIN_SHARED_ELEMENTS
         statement = self.row()
         statement = allocated(statement, (self.kept, self.moved, self.at, self.moved_at))

@@ -188,7 +188,7 @@ def _loops(here: _Around) -> tuple[LoopFeature, ...]:
 def _allocation_of(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
     if (around := here.allocations.get(buffer)) is None:
         return AllocationFeature(0.0, 1.0, frozenset())
-    size = _product([_size(scalar) for scalar in buffer.shape]) * buffer.dtype.bytes
+    size = _product([_size(dim) for dim in buffer.shape]) * buffer.dtype.bytes
     times = _product([extent for _, extent, _ in around])
     return AllocationFeature(size, times, frozenset([var.name for var, _, _ in around]))
 
@@ -237,7 +237,7 @@ def _access(
     sizes: Sizes,
     bound: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> AccessFeature:
-    shape = [_size(scalar) for scalar in buffer.shape]
+    shape = [_size(dim) for dim in buffer.shape]
     strides = [_size(stride) for stride in buffer.strides] if buffer.strides else _row_major(shape)
     reaches: Reaches = {}
     for dimension, index in enumerate(indices):

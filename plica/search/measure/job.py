@@ -144,8 +144,8 @@ def _check(work: Stages, form: Stages, constants: int) -> None:
 def _elements(of: Buffer) -> int:
     """How many elements a buffer has, -1 where that is not known."""
     count = 1
-    for scalar in of.shape:
-        size = known(scalar)
+    for dim in of.shape:
+        size = known(dim)
         if size is None or size < 0:
             return -1
         count *= size

@@ -83,7 +83,7 @@ class AxisMatrix:
         fits = are_axes(self.named, count)
         if all_if_none:
             self.named = [op.logical_or(expr, op.equal(count, ZERO)) for expr in self.named]
-        self.sizes = [amount(scalar) for scalar in shape(x)]
+        self.sizes = [amount(dim) for dim in shape(x)]
         pairs = list(zip(self.named, self.sizes, strict=True))
         self.kept = [op.where(flag, ONE, size) for flag, size in pairs]
         self.gone = [op.where(flag, size, ONE) for flag, size in pairs]

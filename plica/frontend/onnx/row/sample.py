@@ -80,7 +80,7 @@ def _roi_align(node: OnnxNode) -> Expr:
     mode = node.text("mode", "avg")
     if how not in words or mode not in ("avg", "max"):
         node.malformed("There is no such way to sample.", ", ".join(words), f"{how}, {mode}")
-    open_size = any(known(scalar) is None for scalar in shape(node.x(0))[2:])
+    open_size = any(known(dim) is None for dim in shape(node.x(0))[2:])
     if samples < 1 and (mode == "max" or open_size):
         message = "How many samples a box needs is only known when the model runs."
         node.unsupported(message, "a sampling_ratio above 0", str(samples))

@@ -70,7 +70,7 @@ class _SortWriter:
         self.own = min(OWN, max(2, self.whole // gpu.warp))
         self.threads = self.whole // self.own
         self.beside = max(1, LEAST_THREADS // self.threads)
-        self.counts = [known(scalar) or 0 for scalar in of.x.shape[:-1]]
+        self.counts = [known(dim) or 0 for dim in of.x.shape[:-1]]
         self.rows = prod(self.counts)
         self.blocks = -(-self.rows // self.beside)
         self.block = names.var("b")
