@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from plica.core import CompilerBug, Term
+from plica.core import CompilerBug, Term, free_vars, ill_formed, name_of
 from plica.core.deferred import unobserved
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.graph.operator import Operator
@@ -125,6 +125,9 @@ class Evaluated:
 
     def __call__(self, match: PatternMatch) -> Term:
         closed = _plan(self.constant)(match.filling)
+        if free := free_vars(closed):
+            names = ", ".join(sorted(str(name_of(var)) for var in free))
+            raise ill_formed(f"A constant that is computed beforehand depends on {names}.")
         with unobserved():
             constant = const(computed(closed), tensor(closed).dtype)
         done: Term = _plan(self.right)({**match.filling, "w": derived_const(closed, constant)})

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from plica.core import RuleFailed
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.type import DType, TensorType, type_of
@@ -166,7 +167,10 @@ def differs_in_reals(rule: Rule, wrong: Refuted) -> bool:
     variables = variables_of(example.left)
     inputs = tuple((var, arrays[str(var.name)]) for var in variables)
     loose = attrs.evolve(rule, contract=max(rule.contract, reassociates))
-    after = loose.at(example.left)
+    try:
+        after = loose.at(example.left)
+    except RuleFailed:
+        return True
     if not isinstance(after, Expr):
         return True
     trial = Trial(loose, Instance(example.left, inputs, variables), after)

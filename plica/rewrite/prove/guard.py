@@ -103,9 +103,14 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
 
 
 def _has_channels(layer: LinearLayer, holes: Mapping[str, Hole]) -> bool:
-    """Whether the weight has one of the ranks at which the layer has channels."""
-    ranks = holes["w"].constraint.ranks
-    return ranks is not None and {*ranks} <= {*layer.ranks}
+    """Whether the operands have ranks at which the layer has channels.
+
+    A vector on the right leaves a product without the axis before the last.
+    """
+    weight, data = (holes[name].constraint.ranks for name in ("w", "x"))
+    if layer.data == 1 and (data is None or min(data) < 2):
+        return False
+    return weight is not None and {*weight} <= {*layer.ranks}
 
 
 def _layer(reading: RuleFacts, layer: LinearLayer) -> Contracted:

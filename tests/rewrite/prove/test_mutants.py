@@ -193,6 +193,9 @@ def test_the_command_line_counts_mutants(capsys: pytest.CaptureFixture[str]) -> 
     [
         ("tile-once", "any when of ones"),
         ("f16-matmul-norm", "any ranks of w"),
+        ("bf16-matmul-left-norm", "any ranks of x"),
+        ("matmul-left-relu-scale", "any ranks of x"),
+        ("constant-minus-minus", "x for e"),
         ("wide-nn-max-pool", "any dtypes of x"),
         ("flatten-of-bytes", "flip for nn.flatten"),
         ("f16-dense-norm", "zeros_like for cast in term 0"),
