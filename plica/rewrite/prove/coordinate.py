@@ -50,8 +50,7 @@ class GridTensor:
     sizes: Coordinates
     at: Callable[[Coordinates], str]
     sort: Sort
-    dtype: str
-    """The name of a tensor or attribute that has the same dtype."""
+    dtype: str  # the name of a tensor or attribute that has the same dtype
 
 
 class GridReading:

@@ -92,8 +92,7 @@ FILLS: Final[dict[str, int | None]] = {
     "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
 }  # fmt: skip
 PLACES: Final = ("iota", "iota_like")
-COPIES: Final = ("nn.dropout",)
-"""Operators that give their argument, whatever their attributes."""
+COPIES: Final = ("nn.dropout",)  # operators that give their argument, whatever their attributes
 
 
 class RuleReading(RuleFacts):

@@ -38,14 +38,11 @@ from plica.rewrite.rule import Rule
 Word: TypeAlias = Literal["refuted", "still right", "right of reals", "open", "error"]
 Say: TypeAlias = Callable[[str], None]
 
-MUTANTS_OF_A_RULE: Final = 5
-"""Consecutive numbers that are mutants of one rule."""
+MUTANTS_OF_A_RULE: Final = 5  # consecutive numbers that are mutants of one rule
 RULES_OF_A_SHARE: Final = 4
 """Rules that may be tried for one share of cases: those without a proof have no mutants here."""
-QUICK_EXAMPLES: Final = 24
-"""Instances that are tried before a search that also makes rounding show."""
-MORE_EXAMPLES: Final = 5
-"""How often more instances are tried on what is neither refuted nor proved."""
+QUICK_EXAMPLES: Final = 24  # instances that are tried before a search that also makes rounding show
+MORE_EXAMPLES: Final = 5  # how often more instances are tried on what is neither refuted nor proved
 
 
 @attrs.frozen

@@ -19,8 +19,7 @@ class OpenFold:
     gone: AxisSet
     sizes: OpenShape
     order: OpenShape | None
-    may_be_empty: bool
-    """Whether it is an extreme that has a value for no terms, too."""
+    may_be_empty: bool  # whether it is an extreme that has a value for no terms, too
     body: Scalar
 
     @property

@@ -28,8 +28,7 @@ class OpenTensor:
     dtype: DType
     shape: OpenShape
     at: Callable[[OpenIndex], Scalar]
-    parts: tuple[OpenTensor, ...] = ()
-    """What a concatenation is made of, and along which axis."""
+    parts: tuple[OpenTensor, ...] = ()  # what a concatenation is made of, and along which axis
     axis: Any = None
 
 

@@ -55,8 +55,7 @@ class EqualityScript:
 
     text: str
     axioms: tuple[str, ...]
-    complete: bool
-    """Whether `sat` tells the sides apart: no function in it is unknown."""
+    complete: bool  # whether `sat` tells the sides apart: no function in it is unknown
 
 
 def query(

@@ -17,8 +17,7 @@ SOLVERS: Final = {"z3": "z3", "cvc5": "cvc5"}
 MISSING: Final = {name: f"{name} is not installed (pip install plica[prove])" for name in SOLVERS}
 EFFORT: Final = 6_000_000
 """Steps of z3 (`rlimit`) for a script: the same answer on every machine, however busy it is."""
-MAX_SECONDS: Final = 120
-"""The end of work that z3 does not count as steps."""
+MAX_SECONDS: Final = 120  # the end of work that z3 does not count as steps
 CVC5_EFFORT: Final = 2_000_000
 
 

@@ -58,9 +58,7 @@ of that, which are stores that follow one another."""
 Nests: TypeAlias = Generator[Any, Any, Sequence[LaneNest]]
 """A part of a do-block, and the loops whose kinds are said last."""
 
-MAX_MULTIPLY_ADDS_UNROLLED: Final = 32
-"""Multiply-adds in the text of the innermost loop, about."""
-
+MAX_MULTIPLY_ADDS_UNROLLED: Final = 32  # multiply-adds in the text of the innermost loop, about
 MAX_LANES_UNROLLED: Final = 4
 """The maximum number of channels of a vector that are unrolled: a loop over them would be
 as long."""

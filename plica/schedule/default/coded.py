@@ -41,10 +41,8 @@ from plica.ir.type import bf16, f16, f32, i8, i64, known, u8
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import FEW_LANES, Machine
 
-CODES: Final = (i8, u8, f16, bf16)
-"""Storage types that are decoded to floats on reading."""
-MAX_TERMS: Final = 4096
-"""Terms that a lane adds one by one, at most: more would lose bits."""
+CODES: Final = (i8, u8, f16, bf16)  # storage types that are decoded to floats on reading
+MAX_TERMS: Final = 4096  # terms that a lane adds one by one, at most: more would lose bits
 
 
 @frozen(eq=False)

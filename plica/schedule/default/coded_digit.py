@@ -59,8 +59,7 @@ MIN_RUN: Final = 16
 """Fewer terms with a common scale are multiplied as floats: scaling takes longer than products."""
 
 
-UNDER_WAY: Final = 16
-"""Sums that keep the units for products busy."""
+UNDER_WAY: Final = 16  # sums that keep the units for products busy
 MAX_VECTORS: Final = 2
 """Adjacent vectors of rows, at most: their digits stay in the nearest cache for all columns."""
 

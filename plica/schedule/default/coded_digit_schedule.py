@@ -46,14 +46,11 @@ from plica.schedule.handle import Handle
 
 MAX_COLUMNS: Final = 64
 """Bytes of a term in a panel, at most: it stays in the nearest cache with a tile of digits."""
-AROUND: Final = 4
-"""Loops around a tile: groups of columns, runs, tiles of rows, tiles of columns."""
-GROUPS: Final = 3
-"""Loops around a group of the data: runs, vectors of rows, groups."""
+AROUND: Final = 4  # loops around a tile: groups of columns, runs, tiles of rows, tiles of columns
+GROUPS: Final = 3  # loops around a group of the data: runs, vectors of rows, groups
 RANK_OF_ONE_DIGIT: Final = 6
 """Axes of the data where a datum is one operand: runs, vectors, groups, quads, lanes, terms."""
-MAX_WRITTEN_OUT: Final = 96
-"""Dot products in the text of the innermost loop, at most."""
+MAX_WRITTEN_OUT: Final = 96  # dot products in the text of the innermost loop, at most
 
 
 def coded_digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:

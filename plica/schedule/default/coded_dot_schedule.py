@@ -39,8 +39,7 @@ from plica.schedule.handle import Handle
 
 FETCHED: Final = 3072
 """The prefetch distance in bytes of a row: memory latency is hidden by multiplying as many."""
-MAX_WRITTEN_OUT: Final = 32
-"""Terms that are written out."""
+MAX_WRITTEN_OUT: Final = 32  # terms that are written out
 
 
 def coded_dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:

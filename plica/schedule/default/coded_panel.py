@@ -43,8 +43,7 @@ from plica.schedule.default.form import register_tile
 from plica.schedule.default.machine import FEW_LANES, Machine
 from plica.schedule.default.summed import FEW
 
-MIN_ROWS: Final = 16
-"""Fewer rows share the unpacking in registers (`plica.schedule.default.coded`)."""
+MIN_ROWS: Final = 16  # fewer rows share the unpacking in registers (`plica.schedule.default.coded`)
 RUN: Final = 256
 """The approximate number of terms of a run; a panel of that many is unpacked at once."""
 

@@ -31,12 +31,9 @@ from plica.schedule.default.share import pays
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
-MAX_COLUMNS: Final = 4
-"""Rows of the weight that are read at once."""
-MAX_ROWS: Final = 8
-"""Rows of the data that weights are unpacked for at once."""
-MAX_WRITTEN_OUT: Final = 64
-"""Vectors that are written out: parts of a block for a few rows of both."""
+MAX_COLUMNS: Final = 4  # rows of the weight that are read at once
+MAX_ROWS: Final = 8  # rows of the data that weights are unpacked for at once
+MAX_WRITTEN_OUT: Final = 64  # vectors that are written out: parts of a block for a few rows of both
 
 
 def coded_schedule(kernel: Kernel, machine: Machine) -> Do | None:

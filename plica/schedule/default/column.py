@@ -42,14 +42,9 @@ from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_ro
 VECTORS_IN_FLIGHT: Final = 8
 """The number of vectors that keep the adders busy: latency four, two per cycle."""
 
-STREAMED_ROWS: Final = 4
-"""Rows that are read side by side where they are read as they lie."""
-
-WIDE_ROW_VECTORS: Final = 4
-"""A row of this many vectors has enough of them by itself."""
-
-MIN_VECTORS: Final = 16
-"""Fewer vectors than this are summed in order."""
+STREAMED_ROWS: Final = 4  # rows that are read side by side where they are read as they lie
+WIDE_ROW_VECTORS: Final = 4  # a row of this many vectors has enough of them by itself
+MIN_VECTORS: Final = 16  # fewer vectors than this are summed in order
 
 
 @frozen(eq=False)
@@ -61,8 +56,7 @@ class ColumnReduction:
     epilogue: Each | None
     lane: sc.ScalarVar
     width: int
-    depth: int
-    """How many terms its last axis has."""
+    depth: int  # how many terms its last axis has
 
     def weighted(self) -> bool:
         """Whether rows have factors: operands that vary with the term, but not along the

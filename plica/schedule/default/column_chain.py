@@ -41,9 +41,7 @@ from plica.schedule.default.reduction import ONE_RUN, WIDE
 from plica.schedule.default.row import is_cheap
 from plica.schedule.default.share import pays
 
-MAX_COLUMNS: Final = 15
-"""More columns fill vectors by themselves, in kernels that cores share."""
-
+MAX_COLUMNS: Final = 15  # more columns fill vectors by themselves, in kernels that cores share
 MIN_ROWS: Final = 32
 """Two long rows of columns that are odd in number, at least, in the longest vectors."""
 

@@ -70,27 +70,16 @@ PICKS = 64
 """Vectors that the places of a window read for one of a row, at most, where all are written out: of
 a stride several are for one place."""
 
-SMALL = 25
-"""Places of a window of which all tiles of a small picture may be written out, at most."""
-
-FEW = 4
-"""This many tiles of an axis are all written out where each has something outside, at most."""
-
-WRITTEN = 4
-"""How many times as many rows as keep products busy tiles that are written out have."""
-
+SMALL = 25  # places of a window of which all tiles of a small picture may be written out, at most
+FEW = 4  # this many tiles of an axis are all written out where each has something outside, at most
+WRITTEN = 4  # how many times as many rows as keep products busy tiles that are written out have
 CHOSEN = 2
 """The maximum number of rows of a tile with a selected address: each takes a register, and an
 instruction per vector along the row."""
 
-MOST = 36
-"""Multiply-adds in the text of a tile, at most, where it is not the least tile."""
-
-SPARE = 6
-"""Registers for operands."""
-
-OVERLAP = 2
-"""Tiles in flight at once, through out-of-order execution."""
+MOST = 36  # multiply-adds in the text of a tile, at most, where it is not the least tile
+SPARE = 6  # registers for operands
+OVERLAP = 2  # tiles in flight at once, through out-of-order execution
 
 
 def is_window(of: Contraction, machine: Machine) -> bool:

@@ -58,17 +58,10 @@ of a group of 32."""
 GREATEST: Final = 8_355_000
 """What three digits that have signs can stand for, less what rounding may add."""
 
-SUMMED: Final = 128
-"""Numbers of a run, at most: the digits of more would have fewer bits."""
-
-LEAST: Final = 2.0**-126
-"""The minimum scale of an integer: the smallest float with full precision."""
-
-UNDER_WAY: Final = 8
-"""Sums that keep the units for products busy."""
-
-MOST_VECTORS: Final = 4
-"""The maximum number of adjacent vectors: more share no further operands."""
+SUMMED: Final = 128  # numbers of a run, at most: the digits of more would have fewer bits
+LEAST: Final = 2.0**-126  # the minimum scale of an integer: the smallest float with full precision
+UNDER_WAY: Final = 8  # sums that keep the units for products busy
+MOST_VECTORS: Final = 4  # the maximum number of adjacent vectors: more share no further operands
 
 
 def digit_tile(vectors: int, steps: int, registers: int) -> tuple[int, int]:

@@ -26,8 +26,7 @@ from plica.schedule.default.share import pays, shared
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
-LONGEST = 96
-"""Dot products in the text of the innermost loop, at most."""
+LONGEST = 96  # dot products in the text of the innermost loop, at most
 
 
 def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:

@@ -38,8 +38,7 @@ from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]
 
-NOWHERE = sc.index(0)
-"""The place at an axis of length 1."""
+NOWHERE = sc.index(0)  # the place at an axis of length 1
 
 
 def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:

@@ -55,14 +55,9 @@ with lazy_imports(__name__):
     from plica.schedule.default.quantised import quantised
 
 
-EACH = 2
-"""Copies for each core, at least."""
-
-TURNED = 16
-"""Steps that fill a vector of the result."""
-
-WORSE = 1.15
-"""The maximum cost ratio for a tile whose steps divide the axis, relative to the best."""
+EACH = 2  # copies for each core, at least
+TURNED = 16  # steps that fill a vector of the result
+WORSE = 1.15  # the maximum cost ratio for a tile whose steps divide the axis, relative to the best
 
 
 def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:

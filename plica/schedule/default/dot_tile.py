@@ -45,20 +45,11 @@ from plica.schedule.default.reduction import AT_ONCE, halved
 from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
 
-BEGUN: Final = 16
-"""Cycles in which a tile begins and ends."""
-
-JOINED_ALONE: Final = 4
-"""Cycles in which the last four lanes of a sum are joined by themselves."""
-
-JOINED_TOGETHER: Final = 2
-"""The same for four sums joined together."""
-
-MAX_SIDE: Final = 8
-"""Rows or columns of a tile."""
-
-HIDDEN: Final = 0.5
-"""The fraction of the second-cache transfer time that products do not hide."""
+BEGUN: Final = 16  # cycles in which a tile begins and ends
+JOINED_ALONE: Final = 4  # cycles in which the last four lanes of a sum are joined by themselves
+JOINED_TOGETHER: Final = 2  # the same for four sums joined together
+MAX_SIDE: Final = 8  # rows or columns of a tile
+HIDDEN: Final = 0.5  # the fraction of the second-cache transfer time that products do not hide
 
 
 @frozen

@@ -46,17 +46,10 @@ from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 from plica.schedule.primitive.decompose_padding import padded
 
-TAPS = 25
-"""Dot products of a window that are written out for each column, at most."""
-
-HELD = 2
-"""Of this many registers one holds a sum, the others shared operands."""
-
-WIDEST = 8
-"""Columns of a tile, at most: more of them are a longer text and read hardly less."""
-
-NEAR = 2
-"""Rows that are copied at once fill this many of the nearest cache, at most."""
+TAPS = 25  # dot products of a window that are written out for each column, at most
+HELD = 2  # of this many registers one holds a sum, the others shared operands
+WIDEST = 8  # columns of a tile, at most: more of them are a longer text and read hardly less
+NEAR = 2  # rows that are copied at once fill this many of the nearest cache, at most
 
 
 def columns_of(count: int, machine: Machine, dot: Dot) -> int:

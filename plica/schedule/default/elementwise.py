@@ -44,18 +44,10 @@ from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
 from plica.schedule.do import Body, DoBlock as Do, do
 
-COSTLY = 32
-"""How many operations of a lane an element with a function in it is worth."""
-
-SHORTEST = 16
-"""A row of fewer elements is not worth vectors."""
-
-PIECE = 1 << 14
-"""Elements of a piece of a long row, at most."""
-
-LEAST = 1 << 8
-"""A piece of fewer is not worth it."""
-
+COSTLY = 32  # how many operations of a lane an element with a function in it is worth
+SHORTEST = 16  # a row of fewer elements is not worth vectors
+PIECE = 1 << 14  # elements of a piece of a long row, at most
+LEAST = 1 << 8  # a piece of fewer is not worth it
 MAX_ROWS_TOGETHER: Final = 16
 """Rows with places in common that go together, at most: each is a separate stream."""
 

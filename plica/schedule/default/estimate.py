@@ -67,28 +67,20 @@ from plica.schedule.default.tile import (
     reads_of,
 )
 
-SCATTERED = 1.2
-"""Cycles for each lane of a vector that is stored to places far apart."""
-
-TURNED = 5
-"""Cycles per vector of a tile that is transposed before its store."""
-
-JOINED = 12
-"""Cycles in which the lanes of a sum are joined."""
+SCATTERED = 1.2  # cycles for each lane of a vector that is stored to places far apart
+TURNED = 5  # cycles per vector of a tile that is transposed before its store
+JOINED = 12  # cycles in which the lanes of a sum are joined
 
 
 SELDOM = 1 / 4
 """The fraction of bytes from beyond a cache at which repeated weights are acceptable, compared with
 data in sequential order, which may be prefetched."""
 
-RAGGED = 1.03
-"""The cost factor of a last tile with a different size."""
-
+RAGGED = 1.03  # the cost factor of a last tile with a different size
 TURNED_STEPS = (4, 8)
 """Steps of a tile with a weight packed at run time: registers transpose squares."""
 
-LEAST = 12
-"""The minimum number of outputs for which panels are read more often than written."""
+LEAST = 12  # the minimum number of outputs for which panels are read more often than written
 
 
 @frozen
@@ -99,10 +91,8 @@ class FormChoice:
     form: Literal["lanes-over-n", "lanes-over-row", "column-panels"]
     lanes: int
     tile: RegisterTile
-    tiles: int = 0
-    """The number of column tiles, if that is chosen as well."""
-    whole: bool = False
-    """Whether all columns are copied before all else."""
+    tiles: int = 0  # the number of column tiles, if that is chosen as well
+    whole: bool = False  # whether all columns are copied before all else
 
 
 def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:

@@ -52,8 +52,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import LONGEST
 from plica.schedule.default.tile import widening_tile
 
-WORD: Final = 32
-"""Bits of a word."""
+WORD: Final = 32  # bits of a word
 
 
 @frozen(eq=False)
@@ -62,14 +61,12 @@ class FewBits:
     terms of groups, words and their parts, as if all were of f32."""
 
     whole: Contraction
-    dtype: DType
-    """The factors: data and dequantised numbers."""
+    dtype: DType  # the factors: data and dequantised numbers
     weight: sc.Load
     scale: sc.Load
     zero: sc.Load
     bits: int
-    sizes: tuple[int, int, int, int]
-    """Rows, groups, words of a group, numbers of a word."""
+    sizes: tuple[int, int, int, int]  # rows, groups, words of a group, numbers of a word
     terms: tuple[sc.Scalar, sc.Scalar, sc.Scalar]
 
 

@@ -36,8 +36,7 @@ class FirstPlaces:
     out: sc.Buffer
     rows: tuple[sc.Scalar, ...]
     descending: bool
-    axis: int
-    """The axis of the input along which a row lies."""
+    axis: int  # the axis of the input along which a row lies
 
     @property
     def size(self) -> int:

@@ -161,12 +161,9 @@ class _FoldNest:
     long: int
     lanes: int
     shares: bool
-    streams: bool = False
-    """Whether rows are read as they lie, since a vector is a part of a line."""
-    together: int = 0
-    """How many columns go through all rows at once, 0 where all do."""
-    cuts: bool = True
-    """Whether there may be terms behind the last."""
+    streams: bool = False  # whether rows are read as they lie, since a vector is a part of a line
+    together: int = 0  # how many columns go through all rows at once, 0 where all do
+    cuts: bool = True  # whether there may be terms behind the last
 
     def schedule(self) -> Do:
         result, blocks = self.flow.result, [*self.flow.blocks.values()]

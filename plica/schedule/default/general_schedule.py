@@ -46,18 +46,12 @@ from plica.schedule.problem import ScheduleRefused
 MAX_ROW_BYTES: Final = 16 * 1024
 """Bytes the totals of a whole row may take; a longer row is reduced in panels."""
 
-PANEL_BYTES: Final = 4 * 1024
-"""Bytes the totals of a panel take."""
-
+PANEL_BYTES: Final = 4 * 1024  # bytes the totals of a panel take
 MAX_NEIGHBOURS: Final = 8
 """The maximum number of neighbours reduced together, to hide the latency of additions."""
 
-MIN_TERMS: Final = 16
-"""A reduction of fewer terms is done at once."""
-
-MAX_OPEN_VECTORS: Final = 4
-"""Vectors of elements of open number that are computed together."""
-
+MIN_TERMS: Final = 16  # a reduction of fewer terms is done at once
+MAX_OPEN_VECTORS: Final = 4  # vectors of elements of open number that are computed together
 MAX_ROWS_NEAR: Final = 16
 """Rows of what is read that are near at once, where they are columns of an open result."""
 

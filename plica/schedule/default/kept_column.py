@@ -39,9 +39,7 @@ from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces
 from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
 
-MOST_KEPT: Final = 8
-"""The maximum number of elements and indices kept in registers."""
-
+MOST_KEPT: Final = 8  # the maximum number of elements and indices kept in registers
 UNDER_WAY: Final = 4
 """Elements and indices with dependent updates: if fewer are kept, several vectors are
 interleaved."""

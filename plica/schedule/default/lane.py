@@ -19,9 +19,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Lit, Pow
 from plica.ir.type import f64, i32, known, polynomial
 
-EXACT_QUOTIENT_BITS: Final = 32
-"""Bits of integers that floats divide exactly, and so in lanes."""
-
+EXACT_QUOTIENT_BITS: Final = 32  # bits of integers that floats divide exactly, and so in lanes
 MAX_STRIDE: Final = 4
 """Elements of a row of open length that are no further apart are picked from whole vectors."""
 

@@ -20,65 +20,38 @@ from plica.runtime.machine import CycleRates
 
 __all__ = ["DIGITS", "PAIR_LANES", "QUAD", "Dot", "Machine", "f32", "worth"]
 
-LINE: Final = 64
-"""Bytes of a cache line, on all known machines."""
-
-PAGE: Final = 4096
-"""Bytes of a page, unless the system uses larger ones."""
-
-MASKED: Final = 256
-"""Vectors of this many bits, and longer ones, can be read and written in part."""
-
-LONGEST: Final = 128 * 1024
-"""Bytes of a panel beyond which its copy gets no faster."""
-
-QUAD: Final = 4
-"""Bytes per lane of a byte dot product."""
-
+LINE: Final = 64  # bytes of a cache line, on all known machines
+PAGE: Final = 4096  # bytes of a page, unless the system uses larger ones
+MASKED: Final = 256  # vectors of this many bits, and longer ones, can be read and written in part
+LONGEST: Final = 128 * 1024  # bytes of a panel beyond which its copy gets no faster
+QUAD: Final = 4  # bytes per lane of a byte dot product
 GIVEN_ROWS: Final = 2
 """Fewer rows than that are multiplied by a weight that is given before it would be packed."""
 
 QUADS_NEAR: Final = 64 * 1024
 """Bytes of the data of a tile that is copied to where dot products read it in order, at most."""
 
-WINDOW_LANES: Final = 16
-"""Lanes of a dot product with separate data per lane."""
-
+WINDOW_LANES: Final = 16  # lanes of a dot product with separate data per lane
 DIGITS: Final = 2
 """8-bit digits of the integer that a datum is rounded to, unless a contract allows fewer."""
 
-BYTE: Final = 8
-"""Bits of a digit."""
-
+BYTE: Final = 8  # bits of a digit
 PAIR_LANES: Final = (4, 8, 16)
 """Lanes of dot products in which both sides have lanes, at most those of a vector."""
 
-TILE_ROWS: Final = 32
-"""Rows that a product of tiles of bytes has, at most: two registers of 16."""
-
-TILE_QUADS: Final = 16
-"""Groups of four bytes in a row of a tile register."""
-
-MIN_ELEMENTS: Final = 512
-"""Fewer elements than that are not worth a schedule."""
-
-MIN_PRODUCTS: Final = 2048
-"""Fewer products than that are not worth a schedule."""
-
-MIN_SHARED_ELEMENTS: Final = 1 << 14
-"""Fewer elements than that are not worth waking other cores."""
-
+TILE_ROWS: Final = 32  # rows that a product of tiles of bytes has, at most: two registers of 16
+TILE_QUADS: Final = 16  # groups of four bytes in a row of a tile register
+MIN_ELEMENTS: Final = 512  # fewer elements than that are not worth a schedule
+MIN_PRODUCTS: Final = 2048  # fewer products than that are not worth a schedule
+MIN_SHARED_ELEMENTS: Final = 1 << 14  # fewer elements than that are not worth waking other cores
 MIN_LANES: Final = 4
 """Vectors of fewer lanes are none, and places farther apart are read one by one."""
 
-FEW_LANES: Final = 4
-"""Lanes of a vector that are joined one by one."""
-
+FEW_LANES: Final = 4  # lanes of a vector that are joined one by one
 MAX_COPIED_COLUMNS: Final = 256
 """Neighbours that are copied at once, at most: by then rows are read as fast as they can be."""
 
-PASSING: Final = 2
-"""The minimum number of registers for operands multiplied with vector lanes."""
+PASSING: Final = 2  # the minimum number of registers for operands multiplied with vector lanes
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again

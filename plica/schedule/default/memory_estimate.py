@@ -22,14 +22,9 @@ from plica.schedule.default.tile import RegisterTile, most_steps, reads_of
 PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
 
-PAGES = 48
-"""The number of TLB entries."""
-
-APART = 3 / 8
-"""The fraction of the latency of lines from several rows that computing does not hide."""
-
-STREAMED = 1 / 4
-"""The same for lines of one stream, which is prefetched."""
+PAGES = 48  # the number of TLB entries
+APART = 3 / 8  # the fraction of the latency of lines from several rows that computing does not hide
+STREAMED = 1 / 4  # the same for lines of one stream, which is prefetched
 
 
 def lines_of_vector(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:

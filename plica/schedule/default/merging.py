@@ -34,8 +34,7 @@ from plica.ir.op.order import is_before, merged_place
 from plica.ir.type import i64, known
 from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
 
-SIDE_BY_SIDE: Final = 4
-"""Pairs that are merged at once: each waits for what it compared before."""
+SIDE_BY_SIDE: Final = 4  # pairs that are merged at once: each waits for what it compared before
 
 
 def merging_form(of: Stages, machine: Machine) -> Stages | None:

@@ -24,8 +24,7 @@ from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
 
-MAX_WRITTEN_OUT: Final = 16
-"""Vectors of an unpacked row that are written out."""
+MAX_WRITTEN_OUT: Final = 16  # vectors of an unpacked row that are written out
 
 
 def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns: bool) -> Body:

@@ -43,9 +43,7 @@ from plica.schedule.default.role import contraction_blocks
 from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
 
-EACH = 4
-"""Groups for each core, at least, so that all of them end at about the same time."""
-
+EACH = 4  # groups for each core, at least, so that all of them end at about the same time
 EMPTY = 1 / 64
 """Tiles without a column, of all: so few are worth groups that all have as many tiles."""
 

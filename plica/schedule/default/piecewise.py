@@ -75,11 +75,8 @@ from plica.schedule.handle import Handle
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
 
-MAX_PIECES: Final = 256
-"""Pieces with separate loops, at most."""
-
-MAX_STEP: Final = 8
-"""Longer steps would be more code than they are worth."""
+MAX_PIECES: Final = 256  # pieces with separate loops, at most
+MAX_STEP: Final = 8  # longer steps would be more code than they are worth
 
 
 def pieces_of(of: Each) -> Mapping[int, tuple[int, ...]]:

@@ -37,8 +37,7 @@ from plica.schedule.form import Facts
 NEAR = 255
 """Bytes less a zero point nearer than that, times bytes, are added in twos without a carry."""
 
-FAR = 1 << 30
-"""The bound of zero points, so that expressions of them fit into i32."""
+FAR = 1 << 30  # the bound of zero points, so that expressions of them fit into i32
 
 
 @frozen(eq=False)
@@ -50,20 +49,13 @@ class QuantisedContraction:
     """
 
     whole: Contraction
-    source: sc.Buffer
-    """The stored data, under its name in `whole`."""
-    weight: sc.Buffer
-    """The stored weight; of i32 if it is a constant whose values fit into bytes."""
-    given: bool
-    """Whether the weight is an argument of the call instead of a constant."""
-    middle: int
-    """Subtracted from the weight when it is packed, which gives a signed byte."""
-    shift: int
-    """Subtracted from the data when it is stored."""
-    fill: sc.Scalar
-    """The stored value of padding."""
-    factor: sc.Scalar
-    """The factor of the weight sums that are added to the result."""
+    source: sc.Buffer  # the stored data, under its name in `whole`
+    weight: sc.Buffer  # the stored weight; of i32 if it is a constant whose values fit into bytes
+    given: bool  # whether the weight is an argument of the call instead of a constant
+    middle: int  # subtracted from the weight when it is packed, which gives a signed byte
+    shift: int  # subtracted from the data when it is stored
+    fill: sc.Scalar  # the stored value of padding
+    factor: sc.Scalar  # the factor of the weight sums that are added to the result
     lane: sc.ScalarVar
     quad: sc.ScalarVar
 

@@ -58,24 +58,14 @@ from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial
 from plica.schedule.default.lane import MAX_STRIDE, is_row
 from plica.schedule.default.machine import FEW_LANES, Machine
 
-AT_ONCE = 4
-"""Vectors that are under way at once, at most."""
+AT_ONCE = 4  # vectors that are under way at once, at most
 
 
-SHORT = 4
-"""The maximum vectors of a row kept in registers."""
-
-RUN = 16
-"""Vectors that a lane adds up one by one in a long sum."""
-
-ONE_RUN = 32
-"""This many are one run."""
-
-SHORT_RUN = 8
-"""The minimum number of vectors of a run, unless it is the only one."""
-
-WIDE = 512
-"""Lanes of a sum of this many terms are joined in f64."""
+SHORT = 4  # the maximum vectors of a row kept in registers
+RUN = 16  # vectors that a lane adds up one by one in a long sum
+ONE_RUN = 32  # this many are one run
+SHORT_RUN = 8  # the minimum number of vectors of a run, unless it is the only one
+WIDE = 512  # lanes of a sum of this many terms are joined in f64
 
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:

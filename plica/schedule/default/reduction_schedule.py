@@ -38,9 +38,7 @@ from plica.schedule.default.share import pays, shared
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
-LONG = 256
-"""The row length from which the next row can be prefetched meanwhile."""
-
+LONG = 256  # the row length from which the next row can be prefetched meanwhile
 ROWS_AT_HAND = 3
 """Rows that half of the second cache must hold for prefetching: the source, the result and the next
 one; one more for each kept in between."""

@@ -39,17 +39,10 @@ from plica.schedule.default.tile import (
     widening_tile,
 )
 
-SPARE = 8
-"""Registers for operands."""
-
-ENOUGH = 4
-"""Sums that must be under way at once, at least."""
-
-UNDER_WAY = 8
-"""The number of sums that keep the multipliers busy: latency four, two per cycle."""
-
-WORTH = 0.75
-"""The fraction of bytes from beyond a cache below which another order is chosen."""
+SPARE = 8  # registers for operands
+ENOUGH = 4  # sums that must be under way at once, at least
+UNDER_WAY = 8  # the number of sums that keep the multipliers busy: latency four, two per cycle
+WORTH = 0.75  # the fraction of bytes from beyond a cache below which another order is chosen
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:

@@ -43,8 +43,7 @@ from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
-PASSES = 16
-"""A tile of weights that is used more often than that need not be fetched ahead."""
+PASSES = 16  # a tile of weights that is used more often than that need not be fetched ahead
 
 
 def scheduled(

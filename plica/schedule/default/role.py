@@ -59,8 +59,7 @@ class BlockFlow:
     blocks: Mapping[Name, Block]
     writer: Mapping[Buffer, Block]
     readers: Mapping[Buffer, tuple[Block, ...]]
-    result: Block
-    """What fills the result of the kernel."""
+    result: Block  # what fills the result of the kernel
 
 
 @lru_cache(maxsize=256)

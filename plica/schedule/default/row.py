@@ -37,8 +37,7 @@ from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_i
 with lazy_imports(__name__):
     from plica.schedule.default.rounded_quotient import rounds_quotient
 
-CHEAP = 4
-"""Reads and operations of an element that is computed again, at most."""
+CHEAP = 4  # reads and operations of an element that is computed again, at most
 
 
 @frozen(eq=False)

@@ -39,26 +39,15 @@ from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 
-MOST = 27
-"""Multiply-adds in the text of the innermost loop, at most."""
-
-LONGEST = 160
-"""The same, if the operand read by elements has an address without an index register."""
-
+MOST = 27  # multiply-adds in the text of the innermost loop, at most
+LONGEST = 160  # the same, if the operand read by elements has an address without an index register
 WINDOW = 192
 """The same of a row of a window, where vectors are short: it would be a loop of few cycles."""
 
-BRIEF = 16
-"""Bytes of a short vector."""
-
-HELD = 28
-"""Sums, and vectors of elements for their steps, in registers of short vectors."""
-
-SCALED = 8
-"""Bytes by which an index in an address is scaled, at most."""
-
-SHORT = 8
-"""A sum over so few places of a window is written out."""
+BRIEF = 16  # bytes of a short vector
+HELD = 28  # sums, and vectors of elements for their steps, in registers of short vectors
+SCALED = 8  # bytes by which an index in an address is scaled, at most
+SHORT = 8  # a sum over so few places of a window is written out
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...], Handle]
 """The term loops of a sum, their extents, and the loop over lanes."""

@@ -49,23 +49,14 @@ from plica.schedule.default.share import pays
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
-TRANSPOSED_BYTES: Final = (4, 8)
-"""Bytes of an element that squares in registers are transposed of."""
-
-LEAST_PLACES: Final = 8
-"""Places of a row that is worth transposing for."""
-
+TRANSPOSED_BYTES: Final = (4, 8)  # bytes of an element that squares in registers are transposed of
+LEAST_PLACES: Final = 8  # places of a row that is worth transposing for
 ROWS_SIDE_BY_SIDE: Final = 8
 """Rows with folds in flight at once: an addition has a latency of 4 cycles, and a store of one."""
 
-VECTORS_CARRIED: Final = 16
-"""The maximum number of carried vectors in registers."""
-
-OPEN_SIZE: Final = 4099
-"""The assumed value of an open size: longer than strips, and prime."""
-
-CARRIED_NEAR: Final = 2048
-"""Carried elements that stay in the nearest cache between indices."""
+VECTORS_CARRIED: Final = 16  # the maximum number of carried vectors in registers
+OPEN_SIZE: Final = 4099  # the assumed value of an open size: longer than strips, and prime
+CARRIED_NEAR: Final = 2048  # carried elements that stay in the nearest cache between indices
 
 
 def scan_schedule(kernel: Kernel, machine: Machine) -> Do | None:

@@ -53,8 +53,7 @@ from plica.schedule.do import Body, DoBlock as Do, do
 MIN_LANES: Final = 8
 """Fewer neighbours are no vector: what part of one has stored is not at hand for the next."""
 
-MIN_TERMS_TO_SHARE: Final = 1 << 15
-"""Fewer terms than that are not worth waking other cores."""
+MIN_TERMS_TO_SHARE: Final = 1 << 15  # fewer terms than that are not worth waking other cores
 
 
 @frozen(eq=False)

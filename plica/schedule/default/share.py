@@ -50,12 +50,8 @@ of it."""
 
 BOTH: Final[frozenset[Side]] = frozenset(("data", "weight"))
 
-SNOOPED: Final = 2
-"""The cost factor of reading what another core wrote."""
-
-EVEN: Final = 0.9
-"""Inner loops are chosen if outer ones take this much longer."""
-
+SNOOPED: Final = 2  # the cost factor of reading what another core wrote
+EVEN: Final = 0.9  # inner loops are chosen if outer ones take this much longer
 WORTH: Final = 40
 """The minimum work in units of a parallel region's overhead: waking sleeping cores takes some ten
 times as long as starting waiting ones, and cached data moves to another core at the speed of the

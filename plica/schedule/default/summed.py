@@ -41,11 +41,8 @@ LONGEST: Final[dict[sc.Runs, int]] = {"row": 32, "box": sc.RUN_LENGTH["box"] * 5
 """Terms of a run where the order is free: 32 equal terms are off by six units of half the last
 place, and 288 are half of the channels of many a window."""
 
-FEW: Final = 32
-"""So few totals are added up in the dtype of the terms, where the order is free."""
-
-FARTHEST: Final = 4
-"""How many times as long a run may be where sizes have no other parts."""
+FEW: Final = 32  # so few totals are added up in the dtype of the terms, where the order is free
+FARTHEST: Final = 4  # how many times as long a run may be where sizes have no other parts
 
 
 def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:

@@ -22,9 +22,7 @@ from plica.ir.type import polynomial
 from plica.runtime.machine import CycleRates
 from plica.schedule.default.machine import LINE, PAGE, Machine, waiting
 
-USUAL: Final = CycleRates()
-"""Typical rates, without a machine description."""
-
+USUAL: Final = CycleRates()  # typical rates, without a machine description
 READ: Final = 0.75
 """Which part of the reads that could begin do: some wait for a line, or for another's bank."""
 
@@ -50,14 +48,9 @@ over has a text of its own."""
 LOOP: Final = 5
 """Loop overhead in instructions: advancing data and weight addresses, count, compare and jump."""
 
-VECTOR_AWAY: Final = 1 / 2
-"""Cycles added by a vector whose line comes from the second cache."""
-
-ELEMENT_NEAR: Final = 1 / 16
-"""The same for an element from the nearest cache."""
-
-WAYS: Final = 8
-"""Rows at half-page distances that stay in the nearest cache, limited by its ways."""
+VECTOR_AWAY: Final = 1 / 2  # cycles added by a vector whose line comes from the second cache
+ELEMENT_NEAR: Final = 1 / 16  # the same for an element from the nearest cache
+WAYS: Final = 8  # rows at half-page distances that stay in the nearest cache, limited by its ways
 
 LARGE, LARGE_WAYS = 64 * 1024, 4
 """Bytes of a nearest cache whose ways are longer than a page, from there on, and how many it has:
@@ -98,8 +91,7 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-SINGLES: Final = 8
-"""Of this many registers one was left out before, for single elements that wait."""
+SINGLES: Final = 8  # of this many registers one was left out before, for single elements that wait
 
 
 def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Callable[[int], int]:
@@ -148,8 +140,7 @@ def _parts(whole: int, part: int) -> list[tuple[int, int]]:
     return [*([(part, count)] if count else []), *([(rest, 1)] if rest else [])]
 
 
-RAGGED = 1.02
-"""The cost factor of a last tile with a different size, due to more code."""
+RAGGED = 1.02  # the cost factor of a last tile with a different size, due to more code
 
 
 def best_tile(

@@ -32,14 +32,9 @@ from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
-FEWEST_ROWS = 8
-"""Fewer rows than that leave most of a tile empty."""
-
-WRITTEN_OUT = 25
-"""The maximum number of unrolled pieces of a row, with static places."""
-
-FEWEST_TERMS = 48
-"""As many terms fill most of a step."""
+FEWEST_ROWS = 8  # fewer rows than that leave most of a tile empty
+WRITTEN_OUT = 25  # the maximum number of unrolled pieces of a row, with static places
+FEWEST_TERMS = 48  # as many terms fill most of a step
 
 
 def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:

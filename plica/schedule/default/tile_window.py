@@ -24,8 +24,7 @@ from plica.schedule.default.quantised import QuantisedContraction
 from plica.schedule.default.tile_product import TileForm, product_of_bytes, rows_of_tile
 from plica.schedule.form import Facts
 
-FEWEST_CHANNELS = 16
-"""The minimum number of contiguous elements worth copying."""
+FEWEST_CHANNELS = 16  # the minimum number of contiguous elements worth copying
 
 
 @frozen(eq=False)
@@ -34,8 +33,7 @@ class GatheredWindow:
 
     product: QuantisedContraction
     window: QuantisedContraction
-    terms: tuple[sc.ScalarVar, ...]
-    """The terms of a row, the channel last."""
+    terms: tuple[sc.ScalarVar, ...]  # the terms of a row, the channel last
 
 
 def tile_window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:

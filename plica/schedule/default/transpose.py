@@ -56,20 +56,13 @@ class Transpose:
     """A store of a transpose, and how large squares are and how they follow one another."""
 
     store: Store
-    load: Load
-    """The load along another axis than the result's last."""
-    side: int
-    """Elements of a square along its rows, and its columns."""
-    strip: int
-    """Squares side by side that are written before those of other rows are."""
-    held: int
-    """Those of a strip that registers hold at once."""
-    block: int
-    """Squares below one another that go by before the next strip."""
-    rows_outside: bool
-    """Whether all strips of some rows go by before the next rows."""
-    fetches: bool
-    """Whether the operand is so far away that the next rows are prefetched."""
+    load: Load  # the load along another axis than the result's last
+    side: int  # elements of a square along its rows, and its columns
+    strip: int  # squares side by side that are written before those of other rows are
+    held: int  # those of a strip that registers hold at once
+    block: int  # squares below one another that go by before the next strip
+    rows_outside: bool  # whether all strips of some rows go by before the next rows
+    fetches: bool  # whether the operand is so far away that the next rows are prefetched
 
     @property
     def sizes(self) -> dict[ScalarVar, int]:

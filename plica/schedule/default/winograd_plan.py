@@ -42,22 +42,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-USUAL_BLOCK: Final = 48
-"""Tiles of a block of an image whose size is open, about."""
-
+USUAL_BLOCK: Final = 48  # tiles of a block of an image whose size is open, about
 USUAL_TILES: Final = tuple(n * across for n in (1, 2, 3, 4, 6, 9, 14, 20) for across in (n, n + 1))
 """Those of some images, deep in a network and near its input."""
 
-FAR: Final = 10
-"""Approximate bytes per cycle from beyond a core's caches."""
+FAR: Final = 10  # approximate bytes per cycle from beyond a core's caches
 
 
-MAX_STACK_BYTES: Final = 1 << 20
-"""The data and products of a block, per core, on stacks."""
-
-RAGGED: Final = 1.2
-"""The cost factor of a shorter last pass over the tiles."""
-
+MAX_STACK_BYTES: Final = 1 << 20  # the data and products of a block, per core, on stacks
+RAGGED: Final = 1.2  # the cost factor of a shorter last pass over the tiles
 TRANSFORM_CYCLES: Final = 4
 """Cycles for each place of a tile and vector of channels or outputs in the transforms, about."""
 
@@ -97,14 +90,11 @@ class TileExtents:
     """The extents of a Winograd convolution of a known size, as far as its plan depends on them."""
 
     dtype: DType
-    span: int
-    """Places of the data that a tile is made from, along one axis."""
-    size: int
-    """Results of a tile, along one axis."""
+    span: int  # places of the data that a tile is made from, along one axis
+    size: int  # results of a tile, along one axis
     channels: int
     outputs: int
-    tiles: tuple[int, int]
-    """Rows and columns of tiles."""
+    tiles: tuple[int, int]  # rows and columns of tiles
 
     @property
     def weight_bytes(self) -> int:

@@ -59,8 +59,7 @@ from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan
 PASSES_THAT_FETCH: Final = 4
 """Passes over the tiles of a block of open size in which the next weights are fetched."""
 
-Size: TypeAlias = int | Scalar
-"""How often a loop runs, or how long an axis is."""
+Size: TypeAlias = int | Scalar  # how often a loop runs, or how long an axis is
 
 
 @frozen
@@ -80,8 +79,7 @@ class WinogradSteps:
     room: Buffer
     data: Buffer
     product: Buffer
-    end: ScalarVar
-    """Where the columns of the result end that a block has."""
+    end: ScalarVar  # where the columns of the result end that a block has
 
     def __init__(  # what was found, and what to do about it
         self, whole: Stages, fold: Each, epilogue: Each | None, of: AnyWinograd, plan: WinogradPlan

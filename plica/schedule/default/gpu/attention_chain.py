@@ -21,8 +21,7 @@ from plica.ir.type import DType, f32, i64, known, polynomial
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.online_softmax import RESCALING
 
-LEAST: Final = sc.Lit(-math.inf, f32)
-"""The score of a key that is not there."""
+LEAST: Final = sc.Lit(-math.inf, f32)  # the score of a key that is not there
 
 
 @frozen(eq=False)
@@ -38,17 +37,12 @@ class Chain:
     key: sc.ScalarVar
     column: sc.ScalarVar
     depth: sc.ScalarVar
-    left: sc.Scalar
-    """An element of the queries, narrow, over batch, row and depth."""
-    right: sc.Scalar
-    """An element of the keys, over batch, key and depth."""
-    values: sc.Scalar
-    """An element of the values, over batch, key and column."""
-    held: sc.Buffer
-    """The products of queries and keys, which the scores read."""
+    left: sc.Scalar  # an element of the queries, narrow, over batch, row and depth
+    right: sc.Scalar  # an element of the keys, over batch, key and depth
+    values: sc.Scalar  # an element of the values, over batch, key and column
+    held: sc.Buffer  # the products of queries and keys, which the scores read
     score: sc.Scalar
-    places: Mapping[Term, sc.Scalar]
-    """Axes of the fold in terms of batch, row and column."""
+    places: Mapping[Term, sc.Scalar]  # axes of the fold in terms of batch, row and column
 
     @property
     def dtype(self) -> DType:
@@ -67,8 +61,7 @@ class RescaledProduct:
     fold: Fold
     out: Each
     depth: sc.ScalarVar
-    sides: tuple[sc.Scalar, sc.Scalar]
-    """The factors, over the axes of the fold and depth."""
+    sides: tuple[sc.Scalar, sc.Scalar]  # the factors, over the axes of the fold and depth
     sizes: dict[sc.ScalarVar, int]
 
     @property

@@ -39,14 +39,9 @@ from plica.schedule.online_softmax import online_softmax
 PARTS_CONTRACT: Final = approx(4e-6)
 """How far off products of f32 are that tensor cores make of parts of their sides."""
 
-DOWN: Final = (1, 2, 4, 8)
-"""Warps of a block that have other rows."""
-
-PARTS: Final = (1, 2, 4, 8)
-"""Warps that have the same rows, and other keys."""
-
-MOST_WARPS: Final = 16
-"""Warps of a block, at most: of more, each has too few registers."""
+DOWN: Final = (1, 2, 4, 8)  # warps of a block that have other rows
+PARTS: Final = (1, 2, 4, 8)  # warps that have the same rows, and other keys
+MOST_WARPS: Final = 16  # warps of a block, at most: of more, each has too few registers
 
 
 def _tiles(*sizes: tuple[int, int]) -> tuple[AttentionTile, ...]:

@@ -26,8 +26,7 @@ from plica.schedule.default.gpu.warp_meaning import (
     row_sum,
 )
 
-PANEL: Final = 64
-"""Elements of a row of 128 bytes."""
+PANEL: Final = 64  # elements of a row of 128 bytes
 
 
 def is_in_panels(of: Chain, tile: AttentionTile) -> bool:

@@ -39,14 +39,11 @@ PART: Final = AttentionTile(1, 1, 64)
 WIDEST: Final = 128
 """Columns of such products, at most: sums of wider ones have no room in registers."""
 
-WARPS: Final = 4
-"""Warps of a tile, at most; other rows are other tiles, which read the same keys."""
-
+WARPS: Final = 4  # warps of a tile, at most; other rows are other tiles, which read the same keys
 MOST_ROWS: Final = 256
 """Rows of more tiles than that are blocks enough, and those of `attention_tile` read less."""
 
-RESIDENT: Final = 8
-"""Blocks of a processor, at most."""
+RESIDENT: Final = 8  # blocks of a processor, at most
 
 
 @frozen

@@ -57,8 +57,7 @@ def threads_across(down: int, across: int, count: int) -> int:
 class AttentionSides:
     """Knows the names, where a thread is, and how sides lie in shared memory."""
 
-    step = STEP
-    """The multiple to which columns are padded."""
+    step = STEP  # the multiple to which columns are padded
 
     def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
         self.of, self.tile = of, tile

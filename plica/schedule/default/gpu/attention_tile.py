@@ -20,11 +20,8 @@ from plica.ir.type import DType, f32
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, mma
 from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
 
-LANES: Final = 32
-"""Threads of a warp."""
-
-STEP: Final = 16
-"""Terms of two bytes that tensor cores multiply at once."""
+LANES: Final = 32  # threads of a warp
+STEP: Final = 16  # terms of two bytes that tensor cores multiply at once
 
 
 @frozen

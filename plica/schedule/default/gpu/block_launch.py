@@ -22,8 +22,7 @@ from typing import TypeAlias
 from plica.core import substitute
 from plica.ir.loop import For, Stmt, scalar as sc
 
-Counted: TypeAlias = tuple[sc.ScalarVar, int]
-"""A variable and its extent."""
+Counted: TypeAlias = tuple[sc.ScalarVar, int]  # a variable and its extent
 
 
 def block_launch(

@@ -27,11 +27,8 @@ from plica.core import Term, map_bottom_up, post_order
 from plica.ir.loop import Each, Stage, Stages, scalar as sc
 from plica.ir.loop.stages import stages
 
-LONG: Final = 6
-"""Questions in a row that are worth halves."""
-
-DEEP: Final = 3
-"""How often choices that are inside of choices are looked for."""
+LONG: Final = 6  # questions in a row that are worth halves
+DEEP: Final = 3  # how often choices that are inside of choices are looked for
 
 
 @frozen(eq=False)

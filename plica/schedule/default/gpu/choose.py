@@ -278,8 +278,7 @@ TEMPLATES: Final[dict[str, Template]] = {
 """The template of each form's result."""
 
 
-THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
-"""What default schedules of GPUs are made of."""
+THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)  # what default schedules of GPUs are made of
 
 
 def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Template:
@@ -288,8 +287,7 @@ def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Tem
     return templates.get(form, templates[SPREAD])
 
 
-SPREAD: Final = "thread-elements"
-"""The fallback template: one element per thread."""
+SPREAD: Final = "thread-elements"  # the fallback template: one element per thread
 
 
 @frozen(eq=False)
@@ -312,8 +310,7 @@ def laid_out(of: Stages, facts: Facts) -> Stages:
     return with_halves(as_they_lie(in_free_order(of)) if facts.reassociates else of)
 
 
-TRIES: Final = 3
-"""The number of attempts per form, cheapest result first."""
+TRIES: Final = 3  # the number of attempts per form, cheapest result first
 
 
 def candidates(

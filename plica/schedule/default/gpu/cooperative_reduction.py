@@ -16,8 +16,7 @@ from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import bind, block, fuse, loops, reorder, split
 
-ROWS = 8
-"""Sums that the threads of a block make at once."""
+ROWS = 8  # sums that the threads of a block make at once
 
 
 @do

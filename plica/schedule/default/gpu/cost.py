@@ -29,31 +29,17 @@ from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 PRODUCTS: Final = 1024
 """Products of f16 that the tensor cores of a processor do in a cycle, each asked by a warp."""
 
-GROUPED: Final = 2048
-"""The same where four warps multiply together."""
-
-BYTES: Final = 40
-"""Bytes per cycle and processor from the second-level cache."""
-
+GROUPED: Final = 2048  # the same where four warps multiply together
+BYTES: Final = 40  # bytes per cycle and processor from the second-level cache
 FETCHED: Final = 48
 """The same by the copy engine.  Of ten large products by the tiles that are priced lowest on one
 H200 those of 384 rows and columns take as long as they take to multiply."""
 
-STREAM: Final = 12
-"""Bytes that a processor reads or writes in a cycle where all do."""
-
-GATHER: Final = 8
-"""The cost factor of fetching elements one by one instead of eight at once."""
-
-LATENCY: Final = 800
-"""Cycles until memory answers."""
-
-LAUNCH: Final = 2500
-"""Cycles of an additional launch."""
-
-JOIN: Final = 0.5
-"""Cycles of a processor for each element of a part that is written and added up."""
-
+STREAM: Final = 12  # bytes that a processor reads or writes in a cycle where all do
+GATHER: Final = 8  # the cost factor of fetching elements one by one instead of eight at once
+LATENCY: Final = 800  # cycles until memory answers
+LAUNCH: Final = 2500  # cycles of an additional launch
+JOIN: Final = 0.5  # cycles of a processor for each element of a part that is written and added up
 MEASURED: Final = {True: 1.5, False: 2.7}
 """The measured cost of slices relative to the estimate, for products with few tiles: of warp
 groups, and of single warps. Of 55 f16 products by 579 tiles on an H200, the tiles with the lowest
@@ -65,9 +51,7 @@ EPILOGUE: Final = 2.35
 ISSUED: Final = 109
 """Such operations that a processor does in a cycle: more threads do no more of them."""
 
-ANYWHERE: Final = 16
-"""Bytes per cycle and processor for unaligned rows, whose words are shifted."""
-
+ANYWHERE: Final = 16  # bytes per cycle and processor for unaligned rows, whose words are shifted
 HELD_LATENCY: Final = 1900
 """Cycles of a slice in such rows, until threads have asked for it, stored and multiplied it."""
 
@@ -79,8 +63,7 @@ STORED: Final = {1: 0.22, 2: 0.25, 4: 0.25}
 """Cycles of a processor for an element of a tile that is stored, where rows have no whole octets:
 by how many are neighbours in all rows."""
 
-ENDS: Final = 1500
-"""Cycles before the first slice arrives and after the last one is multiplied."""
+ENDS: Final = 1500  # cycles before the first slice arrives and after the last one is multiplied
 
 
 def ends_of(parts: int) -> float:
@@ -150,8 +133,7 @@ def blocks_at_once(warps: Warps, gpu: Gpu, size: int, slices: int) -> int:
 EXPONENT: Final = 6 / 128
 """Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
 
-WAITING: Final = 1.4
-"""The measured cost of such tiles relative to their products and exponentials."""
+WAITING: Final = 1.4  # the measured cost of such tiles relative to their products and exponentials
 
 
 def shared_bytes(of: Chain, tile: AttentionTile, step: int) -> int:
@@ -235,12 +217,8 @@ def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step
     return max(whole, bytes_once / (TILE_STREAM * gpu.processors))
 
 
-TILE_STREAM: Final = 9
-"""Bytes per cycle and processor in tiles that all read new data."""
-
-RESIDENT: Final = 64
-"""Warps that a processor runs at once."""
-
+TILE_STREAM: Final = 9  # bytes per cycle and processor in tiles that all read new data
+RESIDENT: Final = 64  # warps that a processor runs at once
 BY_WARPS: Final = AttentionCost(700, 256, 0.14, 1630, 23, (570, 4.8), (21, 0.62, 0.63))
 """Tiles of f16 and bf16 by single warps: from 56 tiles and attention shapes, with an average error
 of 9 %."""
@@ -262,11 +240,8 @@ HELD: Final = {16: 1.6, 8: 1.5, 4: 1.55, 2: 2.2}
 """The cost of a product in parts, by squares of a warp, relative to tensor cores alone, in the unit
 below: from 15 products by 60 kernels on an H200. Fewer squares read more for each."""
 
-NARROW_TILE: Final = 2.4
-"""The same if all warps are side by side, or below each other."""
-
-SCATTERED: Final = 2
-"""The cost factor of fetching f32 elements one by one instead of four at once."""
+NARROW_TILE: Final = 2.4  # the same if all warps are side by side, or below each other
+SCATTERED: Final = 2  # the cost factor of fetching f32 elements one by one instead of four at once
 
 
 def product_part_cost(
@@ -287,22 +262,14 @@ def product_part_cost(
     return FMAS * (slices * max(turns * max(multiply, fetch), waiting) + joining)
 
 
-NEAR: Final = 8
-"""Tiles below one another that run at once: they read the same columns."""
-
-FMAS: Final = 128
-"""Products of f32 that a processor does in a cycle."""
-
-ROW: Final = 8
-"""What fetching an element of a row costs, in products."""
-
+NEAR: Final = 8  # tiles below one another that run at once: they read the same columns
+FMAS: Final = 128  # products of f32 that a processor does in a cycle
+ROW: Final = 8  # what fetching an element of a row costs, in products
 COPIED: Final = {128: 1.06, 64: 0.97, 32: 1.09, 16: 1.35}
 """The cost of a product with overlapped slice copies, by sums per thread: from six products by 54
 kernels on an H200, in the unit below."""
 
-FILLED: Final = 4
-"""Warps in whose time one that is alone waits once more, where slices are copied."""
-
+FILLED: Final = 4  # warps in whose time one that is alone waits once more, where slices are copied
 STALL: Final = 0.8
 """How much of its time a warp that is alone waits, of that in which it multiplies."""
 
@@ -312,11 +279,8 @@ UNEVEN: Final = 1.25
 AT_ONCE: Final = {128: 3, 256: 1}
 """The number of blocks of this many threads that a processor's registers allow."""
 
-WINDOW: Final = 20
-"""The cost of fetching a window element: its address takes divisions."""
-
-JOINED: Final = 24
-"""What writing and adding up an element of a part costs."""
+WINDOW: Final = 20  # the cost of fetching a window element: its address takes divisions
+JOINED: Final = 24  # what writing and adding up an element of a part costs
 
 
 def is_window(of: Operands) -> bool:

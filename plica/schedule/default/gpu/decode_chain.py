@@ -24,8 +24,7 @@ from plica.schedule.default.gpu.attention_chain import rescaled_product
 from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.split_reduction import is_along
 
-OCTET: Final = 8
-"""Elements that are read at once, at most."""
+OCTET: Final = 8  # elements that are read at once, at most
 
 
 @frozen(eq=False)
@@ -41,17 +40,12 @@ class DecodeChain:
     key: sc.ScalarVar
     column: sc.ScalarVar
     depth: sc.ScalarVar
-    left: sc.Scalar
-    """An element of the queries, over lots, rows and depth."""
-    right: sc.Scalar
-    """An element of the keys, over lots, key and depth."""
-    values: sc.Scalar
-    """An element of the values, over lots, key and column."""
-    held: sc.Buffer
-    """The products of queries and keys, which the scores read."""
+    left: sc.Scalar  # an element of the queries, over lots, rows and depth
+    right: sc.Scalar  # an element of the keys, over lots, key and depth
+    values: sc.Scalar  # an element of the values, over lots, key and column
+    held: sc.Buffer  # the products of queries and keys, which the scores read
     score: sc.Scalar
-    places: Mapping[Term, sc.Scalar]
-    """Axes of the fold in terms of lots, rows and column."""
+    places: Mapping[Term, sc.Scalar]  # axes of the fold in terms of lots, rows and column
 
     def size(self, *axes: sc.ScalarVar) -> int:
         """The number of elements along some axes."""

@@ -43,21 +43,13 @@ from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import quad_mix, quad_mma
 
-KEYS: Final = 16
-"""Keys that a warp multiplies at once."""
-
-DEEP: Final = QUADS * OCTET
-"""Terms of a key that the threads of a row read at once."""
-
-WIDE: Final = OCTET * OCTET
-"""Columns of a value that a warp reads at once."""
-
+KEYS: Final = 16  # keys that a warp multiplies at once
+DEEP: Final = QUADS * OCTET  # terms of a key that the threads of a row read at once
+WIDE: Final = OCTET * OCTET  # columns of a value that a warp reads at once
 RESIDENT: Final = 2
 """Blocks of each processor, if keys are cut no shorter than they have to be for it."""
 
-LONGEST: Final = 256
-"""Keys of a part, at most."""
-
+LONGEST: Final = 256  # keys of a part, at most
 WIDEST: Final = 128
 """Terms and columns, at most: of more, those under way have no room in registers."""
 

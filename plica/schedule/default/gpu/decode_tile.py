@@ -16,31 +16,21 @@ from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
-LANES: Final = 32
-"""Threads of a warp."""
-
-WARPS: Final = 4
-"""Warps of a block."""
-
+LANES: Final = 32  # threads of a warp
+WARPS: Final = 4  # warps of a block
 TOGETHER: Final = 8
 """Rows that a block has, and vectors that a thread has or has under way, at most."""
 
 ROWS: Final = 32
 """Rows that read the same keys, at most: more are worth tiles of tensor cores or of threads."""
 
-FEW_ROWS: Final = 2
-"""The number of rows up to which reading dominates."""
-
-HELD: Final = 64
-"""The maximum number of an operand's elements in a thread's registers."""
-
+FEW_ROWS: Final = 2  # the number of rows up to which reading dominates
+HELD: Final = 64  # the maximum number of an operand's elements in a thread's registers
 BLOCKS: Final = 4
 """Blocks that a processor runs at once: a few more than all processors run are a second turn, in
 which most have nothing to do."""
 
-PARTS: Final = 128
-"""Parts that are joined, at most."""
-
+PARTS: Final = 128  # parts that are joined, at most
 LONGEST: Final = 512
 """Keys of a part, at most: longer ones leave processors without work at the end."""
 

@@ -42,11 +42,8 @@ from plica.schedule.default.gpu.row_place import digits, flattened
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 
-TURNS: Final = 2
-"""The vectors in flight per thread, if there are enough for all threads."""
-
-BUSY: Final = 2048
-"""Threads that a processor runs at once."""
+TURNS: Final = 2  # the vectors in flight per thread, if there are enough for all threads
+BUSY: Final = 2048  # threads that a processor runs at once
 
 
 SHARED: Final = 8

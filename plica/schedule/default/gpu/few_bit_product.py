@@ -57,22 +57,16 @@ MOST_ROWS: Final = 16
 
 BITS: Final = (2, 4, 8)
 
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
-
-TILE: Final = 16
-"""Rows of the weight that tensor cores multiply at once."""
+WIDE: Final = 16  # bytes that one instruction moves
+TILE: Final = 16  # rows of the weight that tensor cores multiply at once
 
 
 UNDER_WAY: Final = 16
 """The vectors in flight per row, over all warps of a block, per thread: this many of one warp, or
 one of this many."""
 
-FEW_BIT_WARPS: Final = (4, 8, 16)
-"""Warps of a block that are considered."""
-
-ALONE: Final = 8
-"""Warps in whose time one that is alone waits once more."""
+FEW_BIT_WARPS: Final = (4, 8, 16)  # warps of a block that are considered
+ALONE: Final = 8  # warps in whose time one that is alone waits once more
 
 
 @frozen

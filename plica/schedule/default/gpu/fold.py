@@ -283,8 +283,7 @@ def down_columns(fold: FoldNest, how: Plan, after: Plan) -> Body:
     yield begun((*first, *second))
 
 
-Begin: TypeAlias = tuple[Handle, Handle]
-"""A fold, and the loop before which it begins."""
+Begin: TypeAlias = tuple[Handle, Handle]  # a fold, and the loop before which it begins
 
 
 @do

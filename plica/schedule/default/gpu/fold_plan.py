@@ -27,38 +27,21 @@ from plica.schedule.default.gpu.split_reduction import even_cut
 Axis: TypeAlias = Literal["row", "column", "term"]
 Level: TypeAlias = Literal["vector", "thread", "block", "grid"]
 
-LINE_BYTES: Final = 128
-"""Bytes of a row that its threads read at once, at least."""
-
-VECTORS_IN_FLIGHT: Final = 4
-"""Vectors that a thread of a row has under way at once, at least."""
-
-WARPS_OF_SUMS: Final = 4
-"""Warps of a block whose rows feed several sums."""
-
-SECTOR_BYTES: Final = 32
-"""Bytes of a row that threads of columns read at once, at least."""
-
+LINE_BYTES: Final = 128  # bytes of a row that its threads read at once, at least
+VECTORS_IN_FLIGHT: Final = 4  # vectors that a thread of a row has under way at once, at least
+WARPS_OF_SUMS: Final = 4  # warps of a block whose rows feed several sums
+SECTOR_BYTES: Final = 32  # bytes of a row that threads of columns read at once, at least
 SECTOR_SHARE: Final = {32: 0.6, 64: 0.8}
 """The share of its bandwidth at which memory gives so few neighbouring bytes."""
 
 COLUMN_BYTES_IN_FLIGHT: Final = 64
 """Bytes that a thread of columns has under way at once, in several rows."""
 
-MAX_ROWS_IN_FLIGHT: Final = 16
-"""Rows that a thread of columns has under way, at most."""
-
-ELEMENTS_IN_FLIGHT: Final = 16
-"""Elements of four bytes that a thread has under way at once."""
-
-STAGED_ELEMENTS: Final = (4, 20)
-"""The minimum and maximum elements of a staged row per thread."""
-
-BYTES_A_CYCLE: Final = 20
-"""Bytes that a processor reads in a cycle where all do."""
-
-BLOCKS_A_PROCESSOR: Final = 8
-"""Blocks of threads that a processor has under way."""
+MAX_ROWS_IN_FLIGHT: Final = 16  # rows that a thread of columns has under way, at most
+ELEMENTS_IN_FLIGHT: Final = 16  # elements of four bytes that a thread has under way at once
+STAGED_ELEMENTS: Final = (4, 20)  # the minimum and maximum elements of a staged row per thread
+BYTES_A_CYCLE: Final = 20  # bytes that a processor reads in a cycle where all do
+BLOCKS_A_PROCESSOR: Final = 8  # blocks of threads that a processor has under way
 
 
 @frozen

@@ -48,8 +48,7 @@ Digits: TypeAlias = tuple[tuple[str, int], ...]
 """The names of a number's digits, with the extents of all but the first."""
 
 
-Sides: TypeAlias = tuple[bool, bool]
-"""Which sides something is about: the left one, the right one."""
+Sides: TypeAlias = tuple[bool, bool]  # which sides something is about: the left one, the right one
 
 NEITHER: Final[Sides] = (False, False)
 
@@ -231,8 +230,7 @@ class _Number:
     axes: Mapping[sc.ScalarVar, int]
     places: tuple[sc.Scalar, ...]
     lengths: tuple[int, ...]
-    most: int
-    """How many numbers the digits count."""
+    most: int  # how many numbers the digits count
     size: int
 
     @property

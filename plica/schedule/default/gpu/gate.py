@@ -30,11 +30,8 @@ from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.online_softmax import folds_and_last
 
-MAX_SUMS: Final = 8
-"""Sums of an element, at most."""
-
-MAX_READS: Final = 4
-"""How often all of the weights may be read."""
+MAX_SUMS: Final = 8  # sums of an element, at most
+MAX_READS: Final = 4  # how often all of the weights may be read
 
 
 @frozen(eq=False)
@@ -43,8 +40,7 @@ class Gates:
 
     of: Stages
     out: Each
-    sums: tuple[tuple[sc.Load, sc.Scalar], ...]
-    """What reads a sum, and its terms."""
+    sums: tuple[tuple[sc.Load, sc.Scalar], ...]  # what reads a sum, and its terms
     term: sc.ScalarVar
     count: int
 

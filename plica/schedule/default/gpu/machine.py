@@ -10,18 +10,10 @@ from typing import Final
 
 from attrs import frozen
 
-BLOCKS: Final = 65535
-"""Blocks along the second and third axis of a launch, at most."""
-
-LONGEST: Final = (1 << 31) - 1
-"""Blocks along the first one, at most."""
-
-DEEPEST: Final = 64
-"""Threads along the third axis of a block, at most."""
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
-
+BLOCKS: Final = 65535  # blocks along the second and third axis of a launch, at most
+LONGEST: Final = (1 << 31) - 1  # blocks along the first one, at most
+DEEPEST: Final = 64  # threads along the third axis of a block, at most
+WIDE: Final = 16  # bytes that one instruction moves
 THREAD_BYTES: Final = 16 * 1024
 """Bytes that a thread has to itself, at most: a GPU sets them aside for all threads that it can run
 at once, 4 GiB for the 270,336 of 132 processors, before the first of them runs."""

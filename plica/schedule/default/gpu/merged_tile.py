@@ -48,11 +48,8 @@ from plica.schedule.default.gpu.shared_run import (
 )
 from plica.schedule.default.merging import runs_of
 
-OWN: Final = 16
-"""Outputs per thread."""
-
-MOST_BESIDE: Final = 4
-"""Elements that are made of one place, at most."""
+OWN: Final = 16  # outputs per thread
+MOST_BESIDE: Final = 4  # elements that are made of one place, at most
 
 
 @frozen(eq=False)

@@ -25,11 +25,8 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, reductions, stages
 from plica.ir.type import DType, bf16, f16, f32, i8, i32, u8
 
-NARROW: Final = (f16, bf16)
-"""What tensor cores multiply and sum in f32."""
-
-BYTES: Final = (i8, u8)
-"""Types multiplied by tensor cores with i32 sums."""
+NARROW: Final = (f16, bf16)  # what tensor cores multiply and sum in f32
+BYTES: Final = (i8, u8)  # types multiplied by tensor cores with i32 sums
 
 
 def widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:

@@ -34,13 +34,10 @@ class OneFold:
     """Stages with one reduction, in the axes of their result and in those of the terms."""
 
     total: Each
-    body: sc.Scalar
-    """A term."""
-    value: sc.Scalar
-    """The epilogue of the total."""
+    body: sc.Scalar  # a term
+    value: sc.Scalar  # the epilogue of the total
     last: Each
-    row: tuple[sc.ScalarVar, ...]
-    """Axes of the terms."""
+    row: tuple[sc.ScalarVar, ...]  # axes of the terms
     sizes: Mapping[sc.ScalarVar, int]
 
     @property

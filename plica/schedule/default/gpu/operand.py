@@ -38,8 +38,7 @@ from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.gpu.narrow_read import BYTES, narrowed, widened
 from plica.schedule.default.grouped import by_group
 
-FEW: Final = 32
-"""Rows or columns, fewer of which leave most of a tile empty."""
+FEW: Final = 32  # rows or columns, fewer of which leave most of a tile empty
 
 Group: TypeAlias = Literal["batch", "rows", "columns", "terms"]
 Axes: TypeAlias = tuple[ScalarVar, ...]

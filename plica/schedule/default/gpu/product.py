@@ -21,14 +21,9 @@ from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
-WIDE = 4
-"""Elements that one instruction moves."""
-
-OWN = ("vi", "i", "vj", "j")
-"""The digits of rows and columns that are one thread's."""
-
-COPIED = 2
-"""Slices under way where both sides are copied, at least."""
+WIDE = 4  # elements that one instruction moves
+OWN = ("vi", "i", "vj", "j")  # the digits of rows and columns that are one thread's
+COPIED = 2  # slices under way where both sides are copied, at least
 
 
 @frozen
@@ -42,10 +37,8 @@ class ProductTile:
     down: int = 16
     across: int = 16
     ahead: int = 0
-    near: int = 1
-    """Tiles that follow one another down before the next ones across."""
-    kept: bool = False
-    """Whether left slices stay in memory order, if terms are contiguous there."""
+    near: int = 1  # tiles that follow one another down before the next ones across
+    kept: bool = False  # whether left slices stay in memory order, if terms are contiguous there
 
     @property
     def cut(self) -> tuple[Digits, Digits, Digits]:
@@ -89,8 +82,7 @@ class Blocks:
     left: str | None
     right: str | None
     part: str
-    out: str | None
-    """The epilogue, where it is done on sums in registers."""
+    out: str | None  # the epilogue, where it is done on sums in registers
     count: tuple[int, int, int]
 
 

@@ -37,20 +37,13 @@ from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.default.gpu.window_box import box_for, can_be_box, in_channel_slices, is_boxed
 from plica.schedule.form import Facts, Made
 
-FEWEST: Final = 1 << 16
-"""Fewer products than that are spread over threads, one sum each."""
-
-LEAST: Final = 8
-"""Rows and columns of matrices that are worth tiles, at least."""
-
-PANEL: Final = 64
-"""Rows or columns that the copy engine fetches side by side."""
-
+FEWEST: Final = 1 << 16  # fewer products than that are spread over threads, one sum each
+LEAST: Final = 8  # rows and columns of matrices that are worth tiles, at least
+PANEL: Final = 64  # rows or columns that the copy engine fetches side by side
 BESIDE: Final = 2
 """The minimum number of blocks per processor if threads wait for loads: others work meanwhile."""
 
-PARTS: Final = (1, 2, 4, 8, 16, 32)
-"""In how many parts the terms of a sum go."""
+PARTS: Final = (1, 2, 4, 8, 16, 32)  # in how many parts the terms of a sum go
 
 TILES: Final = (
     ProductTile(128, 128, 16, 8, 16, ahead=1),
@@ -125,8 +118,7 @@ PART_WARPS: Final = (
 BYTE_GROUPS: Final = tuple([evolve(panel, octet=16) for panel in PANELS])
 """The same of bytes by warps that multiply together."""
 
-EXACT: Final = Facts(())
-"""Nothing is known."""
+EXACT: Final = Facts(())  # nothing is known
 
 
 def product_of(of: Stages, facts: Facts = EXACT, few: int = LEAST) -> Operands | None:

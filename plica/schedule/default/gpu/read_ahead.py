@@ -37,11 +37,9 @@ from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store,
 from plica.schedule.default.gpu.attention_tile import nest
 from plica.schedule.default.gpu.decode_chain import along
 
-Guard = tuple[Scalar, int, int]
-"""A place, how far it reaches, and how far it may."""
+Guard = tuple[Scalar, int, int]  # a place, how far it reaches, and how far it may
 
-AXES: Final = ("u", "c", "v")
-"""Keys of a thread, iterations of a row, and contiguous elements."""
+AXES: Final = ("u", "c", "v")  # keys of a thread, iterations of a row, and contiguous elements
 
 
 def within(of: Scalar, at: Mapping[Term, Term], guards: list[Guard]) -> Scalar:

@@ -54,20 +54,11 @@ MOST: Final = 32
 """Elements of a row per thread, if there are enough rows for all threads; otherwise as many as
 leave work for each concurrent thread."""
 
-FULL: Final = 64
-"""The maximum elements per thread; at most half of the registers."""
-
-SHORTEST: Final = 32
-"""Sums of fewer terms are a thread's own."""
-
-THREADS: Final = 1024
-"""Threads of a block, at most."""
-
-SHARED: Final = 64
-"""The row threads from which values shared by rows are kept per thread."""
-
-WORD: Final = 4
-"""Bytes of a register."""
+FULL: Final = 64  # the maximum elements per thread; at most half of the registers
+SHORTEST: Final = 32  # sums of fewer terms are a thread's own
+THREADS: Final = 1024  # threads of a block, at most
+SHARED: Final = 64  # the row threads from which values shared by rows are kept per thread
+WORD: Final = 4  # bytes of a register
 
 
 @frozen

@@ -34,8 +34,7 @@ from plica.schedule.default.rounded_quotient import rounds_quotient
 FEWER: Final = approx(1e-5)
 """How far off exponentials of up to 88 are, whose arguments were rounded once more."""
 
-SMALL: Final = 2.0**-64
-"""Numbers below it are scaled before they are divided by."""
+SMALL: Final = 2.0**-64  # numbers below it are scaled before they are divided by
 
 
 def in_fewer_instructions(of: Stages, contract: Contract) -> Stages:

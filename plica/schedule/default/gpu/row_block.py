@@ -40,35 +40,18 @@ from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, holding_terms, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
-WORD: Final = 4
-"""Bytes of a register."""
-
-RUNNING: Final = 2048
-"""Threads that a processor runs at once."""
-
-SECTOR: Final = 32
-"""Bytes of neighbours that memory gives at once."""
-
+WORD: Final = 4  # bytes of a register
+RUNNING: Final = 2048  # threads that a processor runs at once
+SECTOR: Final = 32  # bytes of neighbours that memory gives at once
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
-FEW: Final = 32
-"""Elements of a row per thread of a warp, if there are enough rows for all threads."""
-
-AHEAD: Final = 48
-"""The maximum elements of a thread if values shared by rows are prefetched."""
-
-HELD: Final = 40
-"""The maximum elements of a thread whose terms are kept instead of recomputed."""
-
-PAIR: Final = 2
-"""Adjacent columns per thread: more do not fit in registers."""
-
-MOST_BLOCKS: Final = 3
-"""Blocks of columns on a processor, at most."""
-
-TOLD: Final = 9
-"""Shared memory bytes per thread and pass for joining totals."""
+FEW: Final = 32  # elements of a row per thread of a warp, if there are enough rows for all threads
+AHEAD: Final = 48  # the maximum elements of a thread if values shared by rows are prefetched
+HELD: Final = 40  # the maximum elements of a thread whose terms are kept instead of recomputed
+PAIR: Final = 2  # adjacent columns per thread: more do not fit in registers
+MOST_BLOCKS: Final = 3  # blocks of columns on a processor, at most
+TOLD: Final = 9  # shared memory bytes per thread and pass for joining totals
 
 
 def cut_of(  # noqa: PLR0917  # what rows are, and where

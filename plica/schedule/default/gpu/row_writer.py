@@ -24,8 +24,7 @@ from plica.schedule.default.gpu.row_passes import RowPass
 from plica.schedule.default.gpu.row_place import RowPlaces
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
-Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
-"""The terms to join, by index."""
+Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]  # the terms to join, by index
 
 
 class RowWriter(RowPlaces):

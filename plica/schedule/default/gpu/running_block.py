@@ -46,17 +46,12 @@ from plica.ir.type import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 
-NEIGHBOURS: Final = 8
-"""Places along a row that a thread has."""
-
-GROUP: Final = 16
-"""Threads whose parts one adds up: a block has this many such groups at most."""
-
+NEIGHBOURS: Final = 8  # places along a row that a thread has
+GROUP: Final = 16  # threads whose parts one adds up: a block has this many such groups at most
 BLOCKS: Final = 8
 """Blocks that a processor has under way; half of them where lanes lie across threads."""
 
-MOST: Final = 1024
-"""Pieces of a row, at most: each piece reads the totals of those before."""
+MOST: Final = 1024  # pieces of a row, at most: each piece reads the totals of those before
 
 
 def running_blocks(of: Stages, gpu: Gpu) -> Stages | None:

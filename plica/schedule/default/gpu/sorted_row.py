@@ -38,11 +38,8 @@ from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, axes_of, compared_as
 
-OWN: Final = 16
-"""Neighbours that a thread has, at most."""
-
-LEAST_THREADS: Final = 128
-"""Threads of a block: rows that have fewer share it."""
+OWN: Final = 16  # neighbours that a thread has, at most
+LEAST_THREADS: Final = 128  # threads of a block: rows that have fewer share it
 
 
 def sorted_rows(of: Stages, gpu: Gpu) -> Stages | None:

@@ -35,15 +35,9 @@ from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
-FOLDING: Final = 4
-"""Folding blocks per processor: the second launch joins their results."""
-
-WRITING: Final = 16
-"""Writing blocks: two rounds of concurrent ones."""
-
-GROUP: Final = 4
-"""Elements along a column that a thread has under way at once."""
-
+FOLDING: Final = 4  # folding blocks per processor: the second launch joins their results
+WRITING: Final = 16  # writing blocks: two rounds of concurrent ones
+GROUP: Final = 4  # elements along a column that a thread has under way at once
 LEAST: Final = -math.inf
 
 

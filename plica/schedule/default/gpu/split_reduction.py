@@ -33,9 +33,7 @@ from plica.ir.type import known
 from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
 from plica.schedule.default.gpu.machine import Gpu
 
-BLOCKS: Final = 8
-"""Blocks of threads that a processor has under way."""
-
+BLOCKS: Final = 8  # blocks of threads that a processor has under way
 LEAST: Final = {True: 1024, False: 64}
 """Terms of a part, at least: where they are neighbours, and where those of other results are."""
 
@@ -50,8 +48,7 @@ class ReductionParts:
     axis: sc.ScalarVar
     count: int
     length: int
-    near: bool
-    """Whether neighbouring terms are neighbours in memory."""
+    near: bool  # whether neighbouring terms are neighbours in memory
 
 
 def split_reductions(of: Stages, gpu: Gpu) -> Stages | None:

@@ -41,11 +41,8 @@ HELD_AHEAD: Final = 1
 ROW_DIGITS: Final = ("wm", "i", "w", "half", "g")
 """The digits of a row in its tile, on tensor cores."""
 
-WIDE_BYTES: Final = 16
-"""Bytes that a thread moves at once."""
-
-NEAR = 8
-"""Tiles below one another that run at once: they read the same columns."""
+WIDE_BYTES: Final = 16  # bytes that a thread moves at once
+NEAR = 8  # tiles below one another that run at once: they read the same columns
 
 
 @frozen(eq=False)
@@ -53,14 +50,12 @@ class TiledProduct:
     """The stages of a tiled product: its operands, their gathers, the sums, and the digit
     extents."""
 
-    copies: tuple[Each, ...]
-    """Sides that are copied first, with rows that can be moved at once."""
+    copies: tuple[Each, ...]  # sides that are copied first, with rows that can be moved at once
     sides: tuple[Each | None, Each | None]
     part: Each
     after: tuple[Each, ...]
     digits: Mapping[str, int]
-    last: tuple[str, str]
-    """The last digit of each side: which are neighbours."""
+    last: tuple[str, str]  # the last digit of each side: which are neighbours
 
     @property
     def count(self) -> tuple[int, int, int]:

@@ -35,14 +35,11 @@ from plica.schedule.default.gpu.tensor_core_meaning import (
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
-LANES: Final = 32
-"""Threads of a warp."""
-
+LANES: Final = 32  # threads of a warp
 STORED_TOGETHER: Final = 8
 """Elements that a thread loads from staged sums before it stores the first."""
 
-BANKS: Final = 32
-"""Words of shared memory that are read at once."""
+BANKS: Final = 32  # words of shared memory that are read at once
 
 
 @frozen
@@ -59,13 +56,10 @@ class Warps:
     high: int = 4
     wide: int = 8
     steps: int = 2
-    ahead: int = 1
-    """Slices that are on their way while one is multiplied."""
+    ahead: int = 1  # slices that are on their way while one is multiplied
     together: bool = False
-    near: int = 1
-    """Tiles that follow one another down before the next ones across."""
-    octet: int = OCTET
-    """Neighbouring terms that are moved at once: 16 bytes."""
+    near: int = 1  # tiles that follow one another down before the next ones across
+    octet: int = OCTET  # neighbouring terms that are moved at once: 16 bytes
 
     def versions(self, slices: int) -> int:
         """The number of slices with memory: those in flight, the current one, and one that warp

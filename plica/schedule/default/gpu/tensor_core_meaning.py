@@ -35,18 +35,11 @@ from plica.ir.type import DType, f16, f32, i32
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""
 
-Places: TypeAlias = tuple[str, str, str]
-"""Which axes the elements of three buffers have."""
+Places: TypeAlias = tuple[str, str, str]  # which axes the elements of three buffers have
 
-OCTET: Final = 8
-"""Neighbours that lie together: 16 bytes of f16."""
-
-QUADS: Final = 4
-"""Threads of a warp that share a row."""
-
-GROUP: Final = 4
-"""Warps that multiply together."""
-
+OCTET: Final = 8  # neighbours that lie together: 16 bytes of f16
+QUADS: Final = 4  # threads of a warp that share a row
+GROUP: Final = 4  # warps that multiply together
 STEPS: Final = 4
 """Instructions for the terms of a slice, where warps multiply together: rows of 128 bytes."""
 

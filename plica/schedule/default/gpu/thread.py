@@ -33,8 +33,7 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
 
-MANY: Final = 128
-"""Terms of a sum that many threads share, at least."""
+MANY: Final = 128  # terms of a sum that many threads share, at least
 
 
 def gpu_trace(kernel: Kernel, gpu: Gpu) -> Trace | None:

@@ -17,8 +17,7 @@ from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import reverse_compute_at
 
-LANES = 4
-"""Adjacent elements per thread."""
+LANES = 4  # adjacent elements per thread
 
 
 @do

@@ -23,14 +23,9 @@ from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 
-SIDE: Final = 32
-"""Rows and columns of a tile: a warp."""
-
-DOWN: Final = 8
-"""Rows of a tile that are moved at once."""
-
-LEAST: Final = 1 << 14
-"""Fewer elements than that are not worth a tile."""
+SIDE: Final = 32  # rows and columns of a tile: a warp
+DOWN: Final = 8  # rows of a tile that are moved at once
+LEAST: Final = 1 << 14  # fewer elements than that are not worth a tile
 
 
 @frozen(eq=False)
@@ -40,8 +35,7 @@ class TiledTranspose:
     number: int
     across: int
     there: int
-    row: int = SIDE
-    """Elements of a row of that buffer."""
+    row: int = SIDE  # elements of a row of that buffer
 
     @property
     def offset(self) -> int:

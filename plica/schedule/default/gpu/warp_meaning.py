@@ -229,8 +229,7 @@ def lanes_joined(
 
 # --- weights of few bits --------------------------------------------------------------------------
 
-WORD: Final = 32
-"""Bits of a word that packs several numbers."""
+WORD: Final = 32  # bits of a word that packs several numbers
 
 
 @lru_cache(maxsize=64)
