@@ -227,8 +227,8 @@ class Engine:
         spans = [text.span(text.read, text.read + 1, more)
                  for text, more in zip(ready, proposed, strict=True)]  # fmt: skip
         pieces: list[tuple[GeneratedText, TextPiece]] = []
-        found = self.model.logits(self._caches, spans)
-        for text, more, logits in zip(ready, proposed, found, strict=True):
+        arrays = self.model.logits(self._caches, spans)
+        for text, more, logits in zip(ready, proposed, arrays, strict=True):
             for at, logit in enumerate(logits):
                 text.read += 1
                 pieces.append((text, self._take(text, logit)))

@@ -162,10 +162,10 @@ def _reached_by_cases(
     if fuel[0] < 0:
         return False
     open_of = [_unproved(write, element, context) for write in writes]
-    if any(each == () for each in open_of):
+    if any(scalars == () for scalars in open_of):
         return True
     number, cases = min(
-        ((at, each) for at, each in enumerate(open_of) if each is not None),
+        ((at, scalars) for at, scalars in enumerate(open_of) if scalars is not None),
         key=lambda each: len(each[1]), default=(0, None),
     )  # fmt: skip
     rest = [write for at, write in enumerate(writes) if at != number and open_of[at] is not None]

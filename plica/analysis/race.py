@@ -95,13 +95,13 @@ def races(kernel: Kernel) -> tuple[Race, ...]:
 
 
 def _statements(root: Stmt) -> list[Stmt]:
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     stack = [root]
     while stack:
         stmt = stack.pop()
-        found.append(stmt)
+        statements.append(stmt)
         stack.extend(reversed(substatements(stmt)))
-    return found
+    return statements
 
 
 def _is_seen_outside(every: list[Stmt], loop: For, buffer: Buffer) -> bool:

@@ -102,7 +102,7 @@ def _are_written_where_chosen(
     for read in reads:
         chosen.setdefault(read.way, []).append(read)
     return list(chosen) != [way] and all(
-        _is_written_before(writes, each, taken, context) for each, taken in chosen.items()
+        _is_written_before(writes, steps, taken, context) for steps, taken in chosen.items()
     )
 
 

@@ -209,20 +209,20 @@ def _merged_along(axis: int, boxes: Sequence[FilledBox]) -> list[FilledBox]:
     groups: dict[object, list[FilledBox]] = {}
     for box in boxes:
         groups.setdefault(box.beside(axis), []).append(box)
-    found: list[FilledBox] = []
+    filled_boxes: list[FilledBox] = []
     for group in groups.values():
         first, *rest = sorted(group, key=lambda box: box.starts[axis].constant)
         for box in rest:
             apart = box.starts[axis].constant - first.starts[axis].constant
             if apart > first.sizes[axis]:
-                found.append(first)
+                filled_boxes.append(first)
                 first = box
                 continue
             sizes = list(first.sizes)
             sizes[axis] = max(sizes[axis], apart + box.sizes[axis])
             first = evolve(first, sizes=tuple(sizes))
-        found.append(first)
-    return found
+        filled_boxes.append(first)
+    return filled_boxes
 
 
 def _write_of(box: FilledBox) -> Write | None:

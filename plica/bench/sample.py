@@ -21,11 +21,11 @@ def sample(
 ) -> list[Array]:
     """An array for each port: the one that is given, or random numbers that follow from a seed."""
     random = np.random.default_rng(seed)
-    found: list[Array] = []
+    arrays: list[Array] = []
     for port in ports:
         if port.dtype.startswith(("f", "bf")):
             drawn: Array = random.standard_normal(port.shape).astype(port.numpy)
         else:
             drawn = random.integers(0, 2, port.shape).astype(port.numpy)
-        found.append(drawn if given is None or port.name not in given else given[port.name])
-    return found
+        arrays.append(drawn if given is None or port.name not in given else given[port.name])
+    return arrays

@@ -29,17 +29,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     archive.destination(arguments.output)  # before the work rather than after it
     start, before = perf_counter(), load()
-    found: list[Shown] = []
+    showns: list[Shown] = []
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
-            found.append(show_network(name, make, arguments.threads, say))
-    views = [model_view(shown.study, costs=False, films=FILMS) for shown in found]
+            showns.append(show_network(name, make, arguments.threads, say))
+    views = [model_view(shown.study, costs=False, films=FILMS) for shown in showns]
     archive.write(arguments.output, page(views).encode())
     if arguments.json:
-        print(json_text([to_data(shown) for shown in found]))
+        print(json_text([to_data(shown) for shown in showns]))
     else:
-        show(found, arguments.output, perf_counter() - start, busy(before))
-    return 0 if all(shown.agrees for shown in found) else DIFFERS
+        show(showns, arguments.output, perf_counter() - start, busy(before))
+    return 0 if all(shown.agrees for shown in showns) else DIFFERS
 
 
 def to_data(of: Shown) -> dict[str, Any]:

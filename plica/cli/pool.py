@@ -80,15 +80,15 @@ def status(arguments: argparse.Namespace) -> int:
     from plica.search.pool.remote import connect
 
     with connect(arguments.address, certificates_of(arguments)) as remote:
-        found = remote.devices
+        pool_devices = remote.devices
     if arguments.json:
-        rows = [{"address": e.address, "target": e.target, "busy": e.busy} for e in found]
+        rows = [{"address": e.address, "target": e.target, "busy": e.busy} for e in pool_devices]
         print(json.dumps({"devices": rows}, indent=2))
         return 0
     from rich.table import Table
 
     table = Table("Device", "Machine", "Jobs", title="Pool", title_justify="left")
-    for pool_device in found:
+    for pool_device in pool_devices:
         table.add_row(pool_device.address, pool_device.target, str(pool_device.busy))
     stdout_console().print(table)
     return 0

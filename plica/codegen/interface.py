@@ -91,7 +91,7 @@ def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Sh
 
 def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
     """A slot for each tensor of a type whose sizes are known."""
-    found: list[Slot] = []
+    slots: list[Slot] = []
     stack = [of]
     while stack:
         if isinstance(each := stack.pop(), TupleType):
@@ -100,8 +100,8 @@ def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
         assert isinstance(each, TensorType)  # `offload` has resolved the module
         sizes = tuple([size_of(size) or 0 for size in each.shape])
         assert isinstance(each.dtype, DType)
-        found.append(Slot(space, len(found), sizes, each.dtype))
-    return found
+        slots.append(Slot(space, len(slots), sizes, each.dtype))
+    return slots
 
 
 def _need_texts(terms: Sequence[Scalar]) -> tuple[str, ...]:

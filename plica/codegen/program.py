@@ -199,8 +199,8 @@ class Program:
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index; parts of others are none."""
-        found = [slot for slot in self.slots if slot.space == space and slot.within is None]
-        return tuple(sorted(found, key=lambda slot: slot.index))
+        slots = [slot for slot in self.slots if slot.space == space and slot.within is None]
+        return tuple(sorted(slots, key=lambda slot: slot.index))
 
     def holder(self, slot: int) -> int:
         """The slot whose memory one has: itself, unless it is a part."""

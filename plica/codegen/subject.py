@@ -205,8 +205,8 @@ def _right_together(of: Sequence[ReadySubject], fused: bool, entry: Entry) -> bo
     except (PlicaError, CompilerBug):
         return False
     return all(
-        differs(each.code, found, each.expected, each.margins) is None
-        for each, found in zip(of, results, strict=True)
+        differs(each.code, arrays, each.expected, each.margins) is None
+        for each, arrays in zip(of, results, strict=True)
     )
 
 

@@ -120,7 +120,7 @@ def _functions(launch: Launch, term: Expr) -> Iterator[tuple[int, Function, Sequ
 
 def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[ValidatedKernel, ...]:
     """What is shown of every kernel; raises `ValidationFailed` with all that is wrong."""
-    found: list[ValidatedKernel] = []
+    kernels: list[ValidatedKernel] = []
     wrong: list[Diagnostic] = []
     for case in cases(program, scheduler):
         name = kernel_name(case.number, program)
@@ -141,20 +141,20 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
                 break
             tried += 1
         proved = 0 if bounds is None else bounds.proved
-        found.append(
+        kernels.append(
             ValidatedKernel(name, tried, proved, () if bounds is None else bounds.open, unrun)
         )
     if wrong:
         raise ValidationFailed(wrong[0], *wrong[1:])
-    return tuple(found)
+    return tuple(kernels)
 
 
 def _checked(case: LaunchedKernel) -> tuple[Scalar, ...]:
     """What is known of the dims of a kernel: sizes that it does not fit are refused before it."""
     own: dict[Term, Term] = {case.made.given.get(dim, dim): dim for dim in case.made.kernel.dims}
     dims = frozenset[Term](case.stages.dims)
-    found = [substitute(least, own) for least in needs_in(case.function.body, dims)]
-    return tuple([Le(index(0), scalar) for scalar in found])
+    scalars = [substitute(least, own) for least in needs_in(case.function.body, dims)]
+    return tuple([Le(index(0), scalar) for scalar in scalars])
 
 
 def _placed(of: Diagnostic, kernel: str) -> Diagnostic:

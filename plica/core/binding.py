@@ -360,9 +360,9 @@ class _Scopes:
 
     def arriving(self, context: int) -> frozenset[Term]:
         """The free variables of the substitutes."""
-        if (found := self._arriving[context]) is None:
-            found = self._arriving[context] = _all_free(self.known[context].values())
-        return found
+        if (terms := self._arriving[context]) is None:
+            terms = self._arriving[context] = _all_free(self.known[context].values())
+        return terms
 
     def everything(self) -> set[Term]:
         """All variables of the term, bound or free."""

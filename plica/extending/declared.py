@@ -94,11 +94,11 @@ class TritonKernel:
         import torch
 
         there = [torch.from_numpy(np.array(array)).cuda() for array in inputs]
-        made = [torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device="cuda")
+        tensors = [torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device="cuda")
                 for array in results]  # fmt: skip
         run = self.function[self.grid(sizes)]
-        run(*there, *made, *sizes.values(), **dict(self.constants), num_warps=self.warps)
-        for result, tensor in zip(results, made, strict=True):
+        run(*there, *tensors, *sizes.values(), **dict(self.constants), num_warps=self.warps)
+        for result, tensor in zip(results, tensors, strict=True):
             result[...] = tensor.cpu().numpy()
 
 
@@ -161,8 +161,8 @@ class Declared:
         count = len(ret.items) if isinstance(ret, TupleType) else 1  # compiled code returns no nest
 
         def slopes(*given: Array) -> Any:  # Any: as above
-            found = run(*given)[count:]
-            return found[0] if len(found) == 1 else found
+            arrays = run(*given)[count:]
+            return arrays[0] if len(arrays) == 1 else arrays
 
         return slopes
 

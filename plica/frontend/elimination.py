@@ -21,7 +21,7 @@ def pivots(x: Expr, n: int) -> list[Expr]:
     """
     count = product(shape(x)[:-2])
     rows = op.reshape(x, (count, n, n))
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for size in range(n, 0, -1):
         first, rest = (op.slice(rows, (a,), (b,), axes=(1,)) for a, b in ((0, 1), (1, size)))
         largest = op.argmax(
@@ -30,7 +30,7 @@ def pivots(x: Expr, n: int) -> list[Expr]:
         chosen = op.take_along_axis(rows, op.broadcast_to(largest, (count, 1, size)), axis=1)
         pivot = op.slice(chosen, (0,), (1,), axes=(2,))
         is_first = op.equal(largest, const(0, i64))
-        found.append(op.reshape(op.where(is_first, pivot, -pivot), (count,)))
+        exprs.append(op.reshape(op.where(is_first, pivot, -pivot), (count,)))
         if size == 1:
             break
         # The first row takes the place of the pivot row.
@@ -40,4 +40,4 @@ def pivots(x: Expr, n: int) -> list[Expr]:
         column, others = (op.slice(rest, (a,), (b,), axes=(2,)) for a, b in ((0, 1), (1, size)))
         right = op.slice(chosen, (1,), (size,), axes=(2,))
         rows = others - column / divisor * right
-    return found
+    return exprs

@@ -300,7 +300,7 @@ class _Writer:
         """Refuse an operation that takes a value in full that is held in blocks."""
         for value, layout, held in zip(operation.arguments, chosen.arguments, given, strict=True):
             for axis, (name, size) in enumerate(self.mesh.axes):
-                before = [each[axis] for each in held or ()]
+                before = [placements[axis] for placements in held or ()]
                 if (
                     layout[axis].kind == "split"
                     or not before

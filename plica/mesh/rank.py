@@ -332,14 +332,14 @@ class _Group:
     def scatter(self, blocks: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         """Send block i to rank i; what each rank sent to this one, whose shapes are given."""
         sent = [np.asarray(block, order="C") for block in blocks]  # of rank 0 too
-        found = [np.empty(shape, sent[0].dtype) for shape in shapes]
-        found[self.at] = sent[self.at]
+        arrays = [np.empty(shape, sent[0].dtype) for shape in shapes]
+        arrays[self.at] = sent[self.at]
         others = [at for at in range(self.size) if at != self.at]
         self.ranks.swap(
             self.title, {self.group[at]: sent[at] for at in others},
-            {self.group[at]: found[at] for at in others},
+            {self.group[at]: arrays[at] for at in others},
         )  # fmt: skip
-        return found
+        return arrays
 
     def gather(self, mine: Array, shapes: Sequence[tuple[int, ...]] = ()) -> list[Array]:
         """The arrays of all ranks."""

@@ -61,13 +61,13 @@ def _name_of(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
     """The name of a launch, with the indexed axis and the inputs that the indices depend on, if a
     single operator indexes."""
     node = ", ".join(origin.nodes)
-    found = [
+    nodes = [
         operator
         for operator in origin.operators
         if isinstance(operator, Apply) and len(operator.args) > 1 and "axis" in dict(operator.attrs)
     ]
-    if len(found) != 1 or not isinstance(axis := dict(found[0].attrs)["axis"], int):
+    if len(nodes) != 1 or not isinstance(axis := dict(nodes[0].attrs)["axis"], int):
         return of_node(source, node, "")
-    whole = f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN_PREFIX}', '"')
-    says = frozenset().union(*map(free_vars, found[0].args[1:]))
+    whole = f"axis {axis} of {type_of(nodes[0].args[0])}".replace(f'"{OPEN_PREFIX}', '"')
+    says = frozenset().union(*map(free_vars, nodes[0].args[1:]))
     return of_node(source, node, whole, [str(var.name) for var in inputs if var in says])

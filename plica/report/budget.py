@@ -139,14 +139,14 @@ def kernel_contracts(of: StudiedModel) -> tuple[Contract, ...]:
     program, tables = of.lowered.program, backend_of(of.target).tables
     forms = {form.name: form.contract for form in (*tables.forms, *installed())}
     contracted = fused if of.lowered.fused else exact
-    found: list[Contract] = []
+    contracts: list[Contract] = []
     for origin in program.origins:
         if origin is None:
-            found.append(contracted)
+            contracts.append(contracted)
             continue
         steps = trace_contract(origin.trace, origin.kernel)
-        found.append(join((forms.get(origin.form, exact), steps, contracted)))
-    return tuple(found)
+        contracts.append(join((forms.get(origin.form, exact), steps, contracted)))
+    return tuple(contracts)
 
 
 def steps_of(of: StudiedModel, kernel: int) -> int:

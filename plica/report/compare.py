@@ -115,7 +115,7 @@ def compare(
     meant, given = values[: len(terms)], values[len(terms) :]
     cut = alone(lowered.final, terms, read)
     program = arranged(History(cut, Derivation(cut, ())), of.target, of.contract)
-    found = values_of(make(evolve(program, fused=lowered.fused), of.target)(*given))
+    arrays = values_of(make(evolve(program, fused=lowered.fused), of.target)(*given))
     kernels = [
         Compared(
             number,
@@ -125,7 +125,7 @@ def compare(
             difference([mine], [theirs]),
             mine,
         )
-        for (number, launch), mine, theirs in zip(launched, found, meant, strict=True)
+        for (number, launch), mine, theirs in zip(launched, arrays, meant, strict=True)
     ]
     return Comparison(tolerance, output, tuple(kernels), step)
 
@@ -164,9 +164,9 @@ def _arguments(term: Expr) -> tuple[Expr, ...]:
     """The arguments of a kernel."""
     if isinstance(term, Call):
         return term.args
-    found = parts(term)
-    assert found is not None
-    return tuple(found)
+    exprs = parts(term)
+    assert exprs is not None
+    return tuple(exprs)
 
 
 def _read(term: Expr) -> list[Expr]:
@@ -226,14 +226,14 @@ def _operators(of: LaunchOrigin) -> tuple[str, ...]:
 
 def values_of(result: Any) -> list[Array]:  # Any: what a program gives
     """The tensors of a result, tuples within tuples from left to right."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     stack = [result]
     while stack:
         if isinstance(value := stack.pop(), tuple):
             stack += reversed(value)
         else:
-            found.append(np.asarray(value))
-    return found
+            arrays.append(np.asarray(value))
+    return arrays
 
 
 # --- tensors of nodes --------------------------------------------------------------------------

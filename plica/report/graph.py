@@ -50,7 +50,7 @@ def boxes(module: Module) -> list[NodeBox]:
 
 def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
     """The new boxes of an expression, which are added to `reach`."""
-    found: list[NodeBox] = []
+    node_boxes: list[NodeBox] = []
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
         node, leaving = stack.pop()
@@ -67,9 +67,9 @@ def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
         if (node_box := _box(node, tuple(below))) is None:
             reach[node] = tuple(below)
         else:
-            found.append(node_box)
+            node_boxes.append(node_box)
             reach[node] = (node,)
-    return found
+    return node_boxes
 
 
 def _box(node: Expr, below: tuple[Expr, ...]) -> NodeBox | None:

@@ -236,20 +236,20 @@ class _Maker:
 
     def _fresh(self, root: Term) -> set[Term]:
         """The nodes of a term that the graph did not have before."""
-        found: set[Term] = set()
+        terms: set[Term] = set()
         stack = [root]
         while stack:
             node = stack.pop()
-            if node not in found and node not in self.numbers:
-                found.add(node)
+            if node not in terms and node not in self.numbers:
+                terms.add(node)
                 stack += node._children
-        return found
+        return terms
 
     def origins(self, derivation: Derivation) -> tuple[NodeOrigin, ...]:
         """The origin of every node."""
         known = provenance(derivation)
         groups = opened(self._module)
-        found: list[NodeOrigin] = []
+        node_origins: list[NodeOrigin] = []
         for term in self._terms:
             sources: dict[int, None] = {}
             rules: dict[Rule, None] = {}
@@ -262,8 +262,8 @@ class _Maker:
                 }
                 rules |= made
             names = dict.fromkeys(rule.name for rule in rules)
-            found.append(NodeOrigin(tuple(sources), tuple(names)))
-        return tuple(found)
+            node_origins.append(NodeOrigin(tuple(sources), tuple(names)))
+        return tuple(node_origins)
 
 
 def _delta(

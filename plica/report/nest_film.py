@@ -95,15 +95,15 @@ def of_lowering(kernel: Kernel, passes: Pipeline = LOWERING["cpu"]) -> Iterator[
 def with_costs(frames: Iterable[NestFrame], machine: Machine) -> list[NestFrame]:
     """Frames with the cycles that the analytical model expects, up to lowering."""
     known: dict[Kernel, float] = {}
-    found: list[NestFrame] = []
+    nest_frames: list[NestFrame] = []
     for frame in frames:
         if frame.kernel is None or frame.level == "lower":
-            found.append(frame)
+            nest_frames.append(frame)
             continue
         if frame.kernel not in known:
             known[frame.kernel] = cycles_of(frame.kernel, machine)
-        found.append(evolve(frame, cycles=known[frame.kernel]))
-    return found
+        nest_frames.append(evolve(frame, cycles=known[frame.kernel]))
+    return nest_frames
 
 
 def cycles_of(kernel: Kernel, machine: Machine) -> float:
@@ -114,18 +114,18 @@ def cycles_of(kernel: Kernel, machine: Machine) -> float:
 def with_times(frames: Sequence[NestFrame], clock: Clock, fused: bool) -> list[NestFrame]:
     """Frames with the measured seconds of their kernels, or why they cannot run."""
     known: dict[Kernel, float | str] = {}
-    found: list[NestFrame] = []
+    nest_frames: list[NestFrame] = []
     for frame in frames:
         if frame.kernel is None or frame.level == "lower":
-            found.append(frame)
+            nest_frames.append(frame)
             continue
         if frame.kernel not in known:
             known[frame.kernel] = timed(frame.kernel, clock, fused)
         took = known[frame.kernel]
-        found.append(
+        nest_frames.append(
             evolve(frame, refused=took) if isinstance(took, str) else evolve(frame, seconds=took)
         )
-    return found
+    return nest_frames
 
 
 def timed(kernel: Kernel, clock: Clock, fused: bool) -> float | str:

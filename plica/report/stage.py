@@ -41,10 +41,10 @@ class ModuleStage:
 
 def stages(derivation: Derivation) -> tuple[ModuleStage, ...]:
     """All states that differ from the one before, from the module as it was read on."""
-    found: list[ModuleStage] = []
+    module_stages: list[ModuleStage] = []
     source = derivation.source
     assert isinstance(source, Module)
-    found.append(ModuleStage("as read", source))
+    module_stages.append(ModuleStage("as read", source))
     done = 0
     runs = itertools.groupby(
         derivation.steps, lambda step: step if step.rule.is_pass else None
@@ -61,10 +61,10 @@ def stages(derivation: Derivation) -> tuple[ModuleStage, ...]:
             name = "rules"
             rules = tuple(Counter(step.rule.name for step in steps).most_common())
         if key is not None and name == "infer":
-            found[-1] = ModuleStage(found[-1].name, module, found[-1].rules)
+            module_stages[-1] = ModuleStage(module_stages[-1].name, module, module_stages[-1].rules)
         else:
-            found.append(ModuleStage(name, module, rules))
-    return tuple(found)
+            module_stages.append(ModuleStage(name, module, rules))
+    return tuple(module_stages)
 
 
 def counted(module: Module) -> tuple[tuple[str, int], ...]:

@@ -68,8 +68,8 @@ def frames_of(
     frames = list(nest_film.of_trace(trace, kernel))
     last = frames[-1].kernel
     assert last is not None
-    found = nest_film.with_costs([*frames, *nest_film.of_lowering(last)], machine)
-    return nest_film.with_times(found, clock, fused) if timed else found
+    nest_frames = nest_film.with_costs([*frames, *nest_film.of_lowering(last)], machine)
+    return nest_film.with_times(nest_frames, clock, fused) if timed else nest_frames
 
 
 def compared(

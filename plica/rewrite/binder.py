@@ -65,8 +65,8 @@ def bound_holes(pattern: Term) -> Scope:
 def opened(*patterns: Term) -> tuple[tuple[Term, ...], dict[str, Var]]:
     """The patterns with holes for the variables they bind by name, and what fills those holes."""
     holes: dict[Term, Hole] = {}
-    made = tuple(_opened(pattern, {}, holes) for pattern in patterns)
-    return made, {hole.name: var for var, hole in holes.items() if isinstance(var, Var)}
+    terms = tuple(_opened(pattern, {}, holes) for pattern in patterns)
+    return terms, {hole.name: var for var, hole in holes.items() if isinstance(var, Var)}
 
 
 def _opened(node: Term, inside: dict[Term, Hole], holes: dict[Term, Hole]) -> Term:

@@ -109,15 +109,15 @@ def _tabled(function: Function, named: frozenset[str]) -> Function:
 
 def _wanted(order: list[Expr], sources: dict[Expr, Expr]) -> set[Expr]:
     """What something else needs than bytes that are made of the same source."""
-    found: set[Expr] = set()
+    exprs: set[Expr] = set()
     for node in reversed(order):
         source = sources.get(node)
         is_made = source is not None and source is not node
         for part in operands(node):
             alike = is_made and sources.get(part) is source
-            if not alike or (node in found and not _is_byte(node)):
-                found.add(part)
-    return found
+            if not alike or (node in exprs and not _is_byte(node)):
+                exprs.add(part)
+    return exprs
 
 
 def _table(root: Expr, sources: dict[Expr, Expr], order: list[Expr]) -> Const | None:

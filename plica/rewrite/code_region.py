@@ -74,7 +74,7 @@ def outlined(
     calls: dict[ex.Expr, ex.Expr] = {}
     externs: dict[Defined, Definition] = {}
     memo: dict[ex.Expr, ex.Expr] = {}
-    groups = [(each, graph.cut(each)) for each in graph.merged()]
+    groups = [(exprs, graph.cut(exprs)) for exprs in graph.merged()]
     for group, (inputs, outputs, function) in groups:
         symbol = f"{prefix}_{len(regions)}"
         words = graph.words_of(group)
@@ -166,7 +166,7 @@ class _Graph:
         for node in self.order:
             if group[node] >= 0:
                 found.setdefault(group[node], []).append(node)
-        return [frozenset(each) for each in found.values()]
+        return [frozenset(exprs) for exprs in found.values()]
 
     def _detour(self, one: int, other: int, group: dict[ex.Expr, int]) -> bool:
         """Whether a path from a group to another one passes through a third."""

@@ -84,8 +84,8 @@ def is_composite(node: ex.Expr, name: str | None = None) -> bool:
 def composites(module: Module) -> tuple[ex.Function, ...]:
     """The composites of a module, each once, in the order of a walk."""
     functions = [function for _, function in module.functions()]
-    found = [node for node in expressions(*functions) if is_composite(node)]
-    return tuple(node for node in found if isinstance(node, ex.Function))
+    exprs = [node for node in expressions(*functions) if is_composite(node)]
+    return tuple(node for node in exprs if isinstance(node, ex.Function))
 
 
 def _regions(

@@ -115,10 +115,10 @@ def _shared(name: str, holes: frozenset[str], place: Place | None) -> RuleRefuse
 def check_recursions(left: Term, place: Place | None) -> None:
     """Refuses a left side whose recursive patterns share holes of their steps, or occur under
     binders."""
-    if not (found := pt.recursions(left)):
+    if not (recursives := pt.recursions(left)):
         return
     taken = pt.bound_names(left)
-    for each in found:
+    for each in recursives:
         own = pt.hole_names(each.step) - {each.name}
         if own & taken:
             raise _shared(each.name, own & taken, place)
@@ -127,7 +127,7 @@ def check_recursions(left: Term, place: Place | None) -> None:
             raise RuleRefused(Diagnostic("bad-rule", message, place, "another name", each.name))
         taken |= own | {each.name}
     if any(type(node).binds for node in post_order(left)):
-        message = f"The recursive pattern {found[0].name} stands beside bound variables."
+        message = f"The recursive pattern {recursives[0].name} stands beside bound variables."
         expected = "operators around holes"
         raise RuleRefused(Diagnostic("bad-rule", message, place, expected, "a let or a function"))
 

@@ -391,7 +391,7 @@ class Executable:
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
-        found: list[Array] = []
+        arrays: list[Array] = []
         wrong: list[Diagnostic] = []
         if named or len(args) != len(interface.params):
             args = self._in_order(args, named, wrong)
@@ -401,12 +401,12 @@ class Executable:
             if isinstance(shape, int) and type(value) is np.ndarray:
                 taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
             if type(taken) is np.ndarray:
-                found.append(taken)
+                arrays.append(taken)
             elif value is not MISSING:
-                self._take(name, shape, value, found, wrong)
+                self._take(name, shape, value, arrays, wrong)
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
-        return found
+        return arrays
 
     def _outputs_for(
         self,

@@ -141,8 +141,8 @@ def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
 def _stores(of: Stmt) -> list[Store] | None:
     """The stores of a statement that contains nothing else, or None."""
     parts = of.stmts if isinstance(of, Seq) else (of,)
-    found = [part for part in parts if isinstance(part, Store)]
-    return found if len(found) == len(parts) else None
+    stores = [part for part in parts if isinstance(part, Store)]
+    return stores if len(stores) == len(parts) else None
 
 
 def _waits(block: Block) -> Problem | None:

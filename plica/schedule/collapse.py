@@ -339,10 +339,10 @@ def _is_together(pair: Pair, of: Each, places: set[Place]) -> bool:
         return False
     for load in loads(of.value):
         for at, index_ in enumerate(load.indices):
-            found = free_vars(index_)
-            if u in found and ((load.buffer, at) not in places or load.indices[at + 1] is not v):
+            terms = free_vars(index_)
+            if u in terms and ((load.buffer, at) not in places or load.indices[at + 1] is not v):
                 return False
-            if v in found and (not at or load.indices[at - 1] is not u):
+            if v in terms and (not at or load.indices[at - 1] is not u):
                 return False
     return True
 

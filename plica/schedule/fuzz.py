@@ -144,14 +144,14 @@ class _Trial:
     def after(self, trace: Trace) -> list[ReplayState] | None:
         """The states after each step, or None if one is refused."""
         state = begin(self.case.kernel)
-        found = [state]
+        replay_states = [state]
         for step in trace.steps:
             after = taken(state, step)
             if isinstance(after, Problem):
                 return None
             state = after
-            found.append(state)
-        return found[1:] or found
+            replay_states.append(state)
+        return replay_states[1:] or replay_states
 
     @property
     def expected(self) -> tuple[Array, ...]:
@@ -217,10 +217,10 @@ def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> st
         return f"{min(loose)} is bound nowhere"
     sizes: Mapping[Any, int] = case.sizes
     try:
-        found = run_unlowered(kernel, case.arrays, sizes)
+        arrays = run_unlowered(kernel, case.arrays, sizes)
     except EvaluationError as error:
         return f"it fails: {error}"
-    for param, one, two in zip(kernel.params[kernel.inputs :], expected, found, strict=True):
+    for param, one, two in zip(kernel.params[kernel.inputs :], expected, arrays, strict=True):
         if not np.array_equal(one, two):
             at = tuple(int(each) for each in np.argwhere(one != two)[0])
             return f"{param.name}{list(at)} is {two[at]} instead of {one[at]}"

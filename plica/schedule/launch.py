@@ -140,16 +140,16 @@ def _launched_apart(kernel: st.Kernel) -> Problem | None:
 
 def _launches(root: st.Stmt) -> list[st.Stmt]:
     """The outermost loops over threads, and the statements outside them that hold none."""
-    found: list[st.Stmt] = []
+    statements: list[st.Stmt] = []
     stack = [root]
     while stack:
         stmt = stack.pop()
         inside = st.substatements(stmt)
         if (isinstance(stmt, st.For) and stmt.kind in st.THREADS) or not inside:
-            found.append(stmt)
+            statements.append(stmt)
         else:
             stack.extend(reversed(inside))
-    return found
+    return statements
 
 
 def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:

@@ -143,7 +143,7 @@ def _merged(
     base: Trace, ours: _Edits, theirs: _Edits
 ) -> tuple[Trace | Conflicts, Sequence[StepSource]]:
     """The merged trace or the conflicts, and the source of each step."""
-    found = _conflicts_per_step(base, ours, theirs)
+    conflicts = _conflicts_per_step(base, ours, theirs)
     same: dict[StepSource, StepSource] = {}  # equal insertions, theirs -> ours
     order: list[StepSource] = []
     absent = ours.deleted | theirs.deleted | ours.moved.keys() | theirs.moved.keys()
@@ -162,7 +162,7 @@ def _merged(
                 same[item] = twin
         if at < len(base) and at not in absent:
             order.append(("base", at))
-    found += _conflicts_per_target(order, ours, theirs)
+    conflicts += _conflicts_per_target(order, ours, theirs)
     position = {item: number for number, item in enumerate(order)}
     steps: list[Step] = []
     for number, item in enumerate(order):
@@ -173,20 +173,20 @@ def _merged(
             source = same.get(source, source) if source is not None else None
             if source is None or source not in position:
                 why = f"One side needs step {handle.step}, which the other takes away."
-                found.append(_needs("needs-deleted", item, step, ours.name, why))
+                conflicts.append(_needs("needs-deleted", item, step, ours.name, why))
             elif position[source] >= number:
                 why = "A step comes before one that it needs."
-                found.append(_needs("out-of-order", item, step, ours.name, why))
+                conflicts.append(_needs("out-of-order", item, step, ours.name, why))
             else:
                 place[handle.step] = position[source]
         if len(place) == len({each.step for each in handles(step.instruction)}):
             steps.append(renumbered(step, place))
-    return Conflicts(tuple(found)) if found else Trace(tuple(steps)), order
+    return Conflicts(tuple(conflicts)) if conflicts else Trace(tuple(steps)), order
 
 
 def _conflicts_per_step(base: Trace, ours: _Edits, theirs: _Edits) -> list[Conflict]:
     """Conflicts about steps of the base: changed, moved or deleted differently by both sides."""
-    found: list[Conflict] = []
+    conflicts: list[Conflict] = []
     for at in range(len(base)):
         mine, other = _changed(at, ours), _changed(at, theirs)
         if mine is not None and other is not None:
@@ -194,22 +194,22 @@ def _conflicts_per_step(base: Trace, ours: _Edits, theirs: _Edits) -> list[Confl
             alike = left.identity == right.identity
             if not alike and _in_base(mine, ours) is not _in_base(other, theirs):
                 why = "Both sides change the step, in different ways."
-                found.append(Conflict("changed-both", at, mine, other, why))
+                conflicts.append(Conflict("changed-both", at, mine, other, why))
         elif (mine is not None and at in theirs.deleted) or (
             other is not None and at in ours.deleted
         ):
             why = "One side changes the step, the other takes it away."
-            found.append(Conflict("deleted-and-changed", at, mine, other, why))
+            conflicts.append(Conflict("deleted-and-changed", at, mine, other, why))
         if at in ours.moved and (at in theirs.moved or at in theirs.deleted):
             if theirs.moved.get(at) != ours.moved[at]:
                 step = base.steps[at]
                 why = "One side moves the step, the other moves it elsewhere or takes it away."
-                found.append(Conflict("moved-both", at, step, step, why))
+                conflicts.append(Conflict("moved-both", at, step, step, why))
         elif at in theirs.moved and at in ours.deleted:
             step = base.steps[at]
             why = "One side moves the step, the other takes it away."
-            found.append(Conflict("moved-both", at, step, step, why))
-    return found
+            conflicts.append(Conflict("moved-both", at, step, step, why))
+    return conflicts
 
 
 def _conflicts_per_target(order: list[StepSource], ours: _Edits, theirs: _Edits) -> list[Conflict]:

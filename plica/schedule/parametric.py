@@ -187,14 +187,14 @@ def _factors(seen: Sequence[tuple[int, tuple[int | None, ...]]], ordered: bool) 
     """The rule of each factor; an inner one is learnt from what those inside it leave."""
     count = len(seen[0][1])
     rest = [extent for extent, _ in seen]
-    found: list[SizeRule | None] = [None] * count
+    size_rules: list[SizeRule | None] = [None] * count
     for at in reversed(range(count)):
         values = [factors[at] for _, factors in seen]
         pairs = [(e, f) for e, f in zip(rest, values, strict=True) if f is not None]
         if len(pairs) == len(seen):
-            found[at] = learnt_size(pairs, ordered)
+            size_rules[at] = learnt_size(pairs, ordered)
             rest = [max(1, e // f) for e, f in pairs]
-    return tuple(found)
+    return tuple(size_rules)
 
 
 def learnt_size(seen: Sequence[tuple[int, int]], ordered: bool = False) -> SizeRule:

@@ -317,9 +317,9 @@ def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:
 
 def _around(site: Site[Block]) -> list[Stmt]:
     """The enclosing statements of a block inside its scope, outermost first."""
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt, _ in reversed(site.above):
         if isinstance(stmt, Block):
             break
-        found.append(stmt)
-    return found[::-1]
+        statements.append(stmt)
+    return statements[::-1]

@@ -59,7 +59,7 @@ def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagno
     With `checked_reads` a read of which nothing is shown is no finding: code that checks such
     indices when it runs says where one was outside.
     """
-    found = list(_bindings(kernel))
+    diagnostics = list(_bindings(kernel))
     for access in accesses(kernel):
         for at, size in enumerate(access.buffer.shape):
             stays = access.stays(at, sc.index(0), size)
@@ -76,7 +76,7 @@ def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagno
                 how = "written" if access.written else "read"
                 message = f"{name!r} is not shown to be {how} inside its bounds."
                 point = "" if refuted is None else f" where {refuted}"
-                found.append(
+                diagnostics.append(
                     Diagnostic(
                         "index-out-of-bounds",
                         message,
@@ -85,12 +85,12 @@ def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagno
                         f"dimension {at}{point}",
                     )
                 )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(diagnostics))
 
 
 def regions_cover(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     """The accesses that are not shown to be inside the regions that blocks declare."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for access in accesses(kernel):
         for block in access.blocks:
             if block.writes if access.written else block.reads:
@@ -101,8 +101,8 @@ def regions_cover(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
                     label, name = str(block.label), str(access.buffer.name)
                     how = "writes" if access.written else "reads"
                     message = f"The block {label!r} {how} {name!r} outside what it declares."
-                    found.append(Diagnostic("region-uncovered", message, Place(node=label)))
-    return tuple(dict.fromkeys(found))
+                    diagnostics.append(Diagnostic("region-uncovered", message, Place(node=label)))
+    return tuple(dict.fromkeys(diagnostics))
 
 
 def _is_covered(access: VerifiedAccess, declared: Sequence[st.Region]) -> bool:

@@ -88,22 +88,22 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
             pipeline = copies(compiled(GraphForm()))
     except DeadlinePassed:
         return GraphTuned()
-    found: list[FormTrial] = []
+    trials: list[FormTrial] = []
     times: dict[GraphForm, tuple[float, ...]] = {}
     best = GraphForm()
     for trial in thought:
         if trial.estimated > WORTH or len(times) > TRIED:
-            found.append(trial)
+            trials.append(trial)
             continue
         try:
             with deadline(end):
                 usually, now = calls(pipeline, copies(compiled(trial.form)), values)
         except (UnsupportedError, DeadlinePassed):
-            found.append(trial)  # the pipeline needs that pass for this model, or there is no time
+            trials.append(trial)  # the pipeline needs that pass for this model, or there is no time
             continue
         times.setdefault(GraphForm(), usually)
         times[trial.form] = now
-        found.append(FormTrial(trial.form, trial.estimated, mean(now)))
+        trials.append(FormTrial(trial.form, trial.estimated, mean(now)))
         # Both were timed against the pipeline, so their ratios compare.
         faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
         if faster and (best == GraphForm() or _part(times, trial.form) < _part(times, best)):
@@ -115,7 +115,7 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
         if form in (GraphForm(), best)
     ]
     first = [FormTrial(GraphForm(), 1.0, mean(times[GraphForm()]))] if times else []
-    return GraphTuned(best, (*first, *found), tuple(kept))
+    return GraphTuned(best, (*first, *trials), tuple(kept))
 
 
 def _part(times: dict[GraphForm, tuple[float, ...]], form: GraphForm) -> float:

@@ -205,7 +205,7 @@ def _launches(
         return []
     found = []
     for launch in range(len(first)):
-        times = [median([each[launch].least for each in mine]) for mine in rows]
+        times = [median([profile_rows[launch].least for profile_rows in mine]) for mine in rows]
         names = (
             _schedule_of(schedules[0], first[launch].kernel),
             _schedule_of(schedules[1], other[launch].kernel),
@@ -221,7 +221,7 @@ def _schedule_of(schedules: Mapping[str, KernelSchedule], kernel: str) -> Kernel
 def drawn_inputs(module: Module) -> list[Array] | None:
     """Random inputs for a model of static sizes, or None."""
     random = np.random.default_rng(0)
-    found: list[Array] = []
+    arrays: list[Array] = []
     for param in module.main_function().params:
         if not isinstance(of := param.type, TensorType):
             return None
@@ -230,5 +230,5 @@ def drawn_inputs(module: Module) -> list[Array] | None:
             return None
         shape = tuple([size for size in sizes if size is not None])
         numbers = random.standard_normal(shape) if of.dtype.is_float else np.zeros(shape)
-        found.append(numbers.astype(of.dtype.numpy))
-    return found
+        arrays.append(numbers.astype(of.dtype.numpy))
+    return arrays

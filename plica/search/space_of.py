@@ -69,14 +69,14 @@ def query_of(task: SpaceWork) -> Query:
 
 def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
     """The space of a user's kernel: general rules only."""
-    found = [sketch("nest/kernel/as_is", kernel, Trace(()))]
+    sketches = [sketch("nest/kernel/as_is", kernel, Trace(()))]
     for rule in (EACH, TILING):
         for name, trace in rule.traces(kernel, machine):
             try:
-                found.append(sketch(f"{rule.name}/kernel/{name}", kernel, trace))
+                sketches.append(sketch(f"{rule.name}/kernel/{name}", kernel, trace))
             except ScheduleRefused:
                 continue
-    return Space(tuple(found))
+    return Space(tuple(sketches))
 
 
 def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:

@@ -170,17 +170,17 @@ class Trainer:
         wrong: list[Diagnostic] = []
         types = {port.name: port.type for port in self._data}
         values = in_order([*types], args, named, wrong, types.get)
-        found: list[Array] = []
+        arrays: list[Array] = []
         for port, value in zip(self._data, values, strict=True):
             if value is MISSING:
                 continue
             if isinstance(taken := port.take(value), Diagnostic):
                 wrong.append(taken)
             else:
-                found.append(taken)
+                arrays.append(taken)
         if wrong:
             raise InputError(*wrong)
-        return found
+        return arrays
 
 
 def trainer(

@@ -217,9 +217,9 @@ def _ended(
     rows: list[Polynomial], made: list[deduction.Made], live: Sequence[int]
 ) -> RefutedSystem | None:
     chosen = list(live)[:MAX_ROWS]
-    if (found := contradiction([rows[i] for i in chosen])) is None:
+    if (fractions := contradiction([rows[i] for i in chosen])) is None:
         return None
-    pairs = tuple((i, times) for i, times in zip(chosen, found, strict=True) if times)
+    pairs = tuple((i, times) for i, times in zip(chosen, fractions, strict=True) if times)
     return RefutedSystem(tuple(made), pairs)
 
 

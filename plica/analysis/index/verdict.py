@@ -292,12 +292,12 @@ def _instances(left: Term) -> Iterator[tuple[dict[str, Any], Context]]:
         else:
             options.append([*pool, *numbers])
     allowed = [
-        [scalar for scalar in found if hole.constraint.when is None or hole.constraint.when(scalar)]
-        for hole, found in zip(holes, options, strict=True)
+        [scalar for scalar in terms if hole.constraint.when is None or hole.constraint.when(scalar)]
+        for hole, terms in zip(holes, options, strict=True)
     ]
     source = random.Random(0)
     while all(allowed):
-        filling = {h.name: source.choice(each) for h, each in zip(holes, allowed, strict=True)}
+        filling = {h.name: source.choice(terms) for h, terms in zip(holes, allowed, strict=True)}
         yield filling, source.choice(contexts)
 
 

@@ -52,8 +52,8 @@ def _extra(arguments: argparse.Namespace) -> list[Pack]:
     """The requested packs."""
     from plica.rewrite.fuzz.plant import wrong_rule
 
-    found = [pack for name in arguments.rules for pack in named_packs(name)]
-    return [*found, wrong_rule()] if arguments.plant == "rule" else found
+    packs = [pack for name in arguments.rules for pack in named_packs(name)]
+    return [*packs, wrong_rule()] if arguments.plant == "rule" else packs
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:

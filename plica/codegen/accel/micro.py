@@ -61,8 +61,8 @@ def instructions_of(machine: Accelerator, nest: OperationNest) -> list[SweepInst
     assert isinstance(sweep, Sweep)
     for peeled in range(len(merged.extents) + 1):
         for order in _orders(merged, peeled, len(sweep.loops)):
-            if (found := _in_order(machine, sweep, merged, order, peeled)) is not None:
-                return found
+            if (instructions := _in_order(machine, sweep, merged, order, peeled)) is not None:
+                return instructions
     message = f"{nest.operation} cannot walk through its operands."
     hint, place = "Use smaller tiles.", Place(node=nest.operation)
     expected, shown = "strides that the fields hold", f"loops {merged.extents}"

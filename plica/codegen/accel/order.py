@@ -71,13 +71,13 @@ def matched(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[Toke
                 pops[queue].append(at)
             for queue in given:
                 pushes[queue].append(at)
-    found: list[Token] = []
+    tokens: list[Token] = []
     for queue, (ins, outs) in enumerate(zip(pushes, pops, strict=True)):
         both = min(len(ins), len(outs))
-        found += [Token(queue, a, b) for a, b in zip(ins[:both], outs[:both], strict=True)]
-        found += [Token(queue, a, None) for a in ins[both:]]
-        found += [Token(queue, None, b) for b in outs[both:]]
-    return found
+        tokens += [Token(queue, a, b) for a, b in zip(ins[:both], outs[:both], strict=True)]
+        tokens += [Token(queue, a, None) for a in ins[both:]]
+        tokens += [Token(queue, None, b) for b in outs[both:]]
+    return tokens
 
 
 def legal_order(

@@ -94,19 +94,19 @@ def packed(of: Function, layers: Sequence[AccelLayer]) -> Packed:
 
 def tensors(of: Expr) -> tuple[Expr, ...]:
     """The tensors that an expression of tensor or tuple type is made of, in order."""
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     stack: list[tuple[Expr, Type]] = [(of, type_of(of))]
     while stack:
         each, kind = stack.pop()
         if not isinstance(kind, TupleType):
-            found.append(each)
+            exprs.append(each)
             continue
         items = [
             each.items[at] if isinstance(each, Tuple) else Project(each, at)
             for at in range(len(kind.items))
         ]
         stack += reversed(list(zip(items, kind.items, strict=True)))
-    return tuple(found)
+    return tuple(exprs)
 
 
 def _tidy(of: Function) -> tuple[Expr, ...]:

@@ -137,10 +137,10 @@ class _Reading:
     def work(self, call: Invoke, loops: tuple[tuple[ScalarVar, int], ...]) -> flow.Work:
         """An intrinsic in loops."""
         name = call.name.removeprefix(f"{self.machine.name}.")
-        found = [operation for operation in self.machine.operations if operation.name == name]
-        if not found or name == call.name or not isinstance(found[0].does, Sweep):
+        operations = [operation for operation in self.machine.operations if operation.name == name]
+        if not operations or name == call.name or not isinstance(operations[0].does, Sweep):
             raise _refused(None, f"{self.machine.name} has no intrinsic {call.name!r}.", call.name)
-        meaning = kernel_of(found[0])
+        meaning = kernel_of(operations[0])
         regions = [operand for operand in call.operands if isinstance(operand, Region)]
         numbers = [operand for operand in call.operands if isinstance(operand, Scalar)]
         given: list[tuple[str, int]] = []

@@ -267,11 +267,11 @@ def _transfer(
         return [_Step(leaf.operation, tuple(values.items()), None)]
     if any(pads):
         raise _no_pads(operation)
-    found: list[_Step] = []
+    steps: list[_Step] = []
     for row in range(rows):
         here = {does.sram: base + sram + row * width, does.dram: start + dram + row * stride}
-        found.append(_Step(leaf.operation, (*here.items(), (does.width, width)), None))
-    return found
+        steps.append(_Step(leaf.operation, (*here.items(), (does.width, width)), None))
+    return steps
 
 
 def _no_pads(operation: Operation) -> UnsupportedError:

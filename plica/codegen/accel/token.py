@@ -94,11 +94,11 @@ def insert(
             pops = 0
         where.append(append(instruction, unit))
         tokens[-1] |= pops
-    made = tuple(
+    instructions = tuple(
         each if not flags else AccelInstruction(each.name, each.operands, flags)
         for each, flags in zip(code, tokens, strict=True)
     )
-    return evolve(stream, code=made)
+    return evolve(stream, code=instructions)
 
 
 def _join(clock: list[int], other: list[int]) -> None:

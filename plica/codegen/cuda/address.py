@@ -114,15 +114,15 @@ def at_both_ends(condition: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scal
     """The condition that all lanes satisfy it: for a monotonic condition, that the first and the
     last do. None for other conditions."""
     ends = [sc.Lit(0, var.dtype), sc.Lit(count - 1, var.dtype)]
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     for each in conjuncts(condition):
         if var not in free_vars(each):
-            found.append(each)
+            scalars.append(each)
         elif isinstance(each, sc.Lt | sc.Le) and _by_steps(each.left, each.right, var=var):
-            found += [substitute(each, {var: end}) for end in ends]
+            scalars += [substitute(each, {var: end}) for end in ends]
         else:
             return None
-    return reduce(sc.And, found) if found else None
+    return reduce(sc.And, scalars) if scalars else None
 
 
 def _by_steps(*sides: sc.Scalar, var: sc.ScalarVar) -> bool:

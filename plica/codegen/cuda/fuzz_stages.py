@@ -72,9 +72,9 @@ NOTHING_DRAWN: Final = "nothing was drawn"
 def stages_case(seed: int, number: int, random: Random) -> StagesCase | None:
     """Stages of a kind that forms look for; hypothesis may draw none."""
     every = [*KINDS.values(), *GPU_KINDS.values()]
-    found: list[StagesCase] = []
-    one_case(lambda case, _: found.append(case), random.choice(every)(), seed, number, _Never)
-    return found[0] if found else None
+    cases: list[StagesCase] = []
+    one_case(lambda case, _: cases.append(case), random.choice(every)(), seed, number, _Never)
+    return cases[0] if cases else None
 
 
 def formed(seed: int, number: int, random: Random) -> StagesOnGpu | str:

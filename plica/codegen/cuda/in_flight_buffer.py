@@ -25,19 +25,19 @@ from plica.ir.type import known
 def in_flight_buffers(nest: st.Stmt) -> frozenset[Buffer]:
     """The buffers of shared memory that copies may be under way to while others are read."""
     body = _inside(nest)
-    found: list[Buffer] = []
+    buffers: list[Buffer] = []
     for buffer in dict.fromkeys(
         statement.buffer for statement in st.statements(nest) if isinstance(statement, st.Store)
     ):
         plain = scope(buffer.scope).reach == "block" and len(buffer.shape) > 1
         if plain and not _has_regions(nest, buffer) and _is_lent(body, buffer):
-            found.append(buffer)
-    return frozenset(found)
+            buffers.append(buffer)
+    return frozenset(buffers)
 
 
 def _inside(nest: st.Stmt) -> list[st.Stmt]:
     """The statements inside all loops over threads, one after another."""
-    found: list[st.Stmt] = []
+    statements: list[st.Stmt] = []
     stack = [nest]
     while stack:
         stmt = stack.pop()
@@ -45,8 +45,8 @@ def _inside(nest: st.Stmt) -> list[st.Stmt]:
         if over_threads or isinstance(stmt, st.Alloc | st.Bind | st.Seq):
             stack.extend(reversed(st.substatements(stmt)))
         else:
-            found.append(stmt)
-    return found
+            statements.append(stmt)
+    return statements
 
 
 def _has_regions(nest: st.Stmt, buffer: Buffer) -> bool:

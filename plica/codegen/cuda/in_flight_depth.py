@@ -39,15 +39,15 @@ def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
 
 def groups(nest: st.Stmt, handed: frozenset[Buffer]) -> frozenset[st.Stmt]:
     """The largest statements that do nothing but copy to buffers that are handed over."""
-    found: set[st.Stmt] = set()
+    statements: set[st.Stmt] = set()
     stack = [nest]
     while stack:
         stmt = stack.pop()
         if not isinstance(stmt, st.Seq) and copied(stmt) and copied(stmt) <= handed:
-            found.add(stmt)
+            statements.add(stmt)
         else:
             stack.extend(st.substatements(stmt))
-    return frozenset(found)
+    return frozenset(statements)
 
 
 def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[st.Stmt]) -> int:
@@ -176,8 +176,8 @@ def copied(stmt: st.Stmt) -> frozenset[Buffer]:
 
 
 def _one(stmt: st.Stmt) -> Buffer | None:
-    found = copied(stmt)
-    return next(iter(found)) if len(found) == 1 else None
+    buffers = copied(stmt)
+    return next(iter(buffers)) if len(buffers) == 1 else None
 
 
 def places(stmts: Sequence[st.Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:

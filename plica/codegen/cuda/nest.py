@@ -82,7 +82,7 @@ def _around_blocks(root: st.Stmt) -> st.For | None:
 
 def _parts(root: st.Stmt) -> list[st.Stmt]:
     """What follows one another, inside of allocations."""
-    found: list[st.Stmt] = []
+    statements: list[st.Stmt] = []
     stack = [root]
     while stack:
         match stack.pop():
@@ -91,8 +91,8 @@ def _parts(root: st.Stmt) -> list[st.Stmt]:
             case st.Alloc(_, inside):
                 stack.append(inside)
             case stmt:
-                found.append(stmt)
-    return found
+                statements.append(stmt)
+    return statements
 
 
 def has_threads(stmt: st.Stmt) -> bool:
@@ -167,14 +167,14 @@ def counts_of_clamped_differences(nest: st.Stmt) -> set[Term]:
     such variables are therefore written out by NVVM, in part, which tells ptxas to leave them.
     """
     bound = {each.var: each.value for each in st.statements(nest) if isinstance(each, st.Bind)}
-    found: set[Term] = set()
+    terms: set[Term] = set()
     for stmt in st.statements(nest):
         for term in [part for part in stmt._children if isinstance(part, Scalar)]:
             for node in post_order(term):
                 if isinstance(node, sc.Min | sc.Max) and dtype_of(node).is_integer:
                     for side in (node.left, node.right):
-                        found |= _counts_of_minuends(side, bound)
-    return found
+                        terms |= _counts_of_minuends(side, bound)
+    return terms
 
 
 def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Term]:

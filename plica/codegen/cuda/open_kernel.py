@@ -60,12 +60,12 @@ def open_kernel(of: Stages, free: bool) -> st.Kernel:
 
 def _launches(of: Stages, names: Names, free: bool) -> list[st.Stmt]:
     """A launch per stage, including its elementwise epilogue."""
-    found: list[st.Stmt] = []
+    statements: list[st.Stmt] = []
     for fold, epilogue in pairs(of):
         tiles = product_of(fold) if free else None
         if tiles is not None:
             out = fold.out if epilogue is None else epilogue.out
-            found.append(product_launch(tiles, epilogue, out, names))
+            statements.append(product_launch(tiles, epilogue, out, names))
             continue
         fold = in_order(fold)
         after = stored(fold, epilogue)
@@ -75,8 +75,8 @@ def _launches(of: Stages, names: Names, free: bool) -> list[st.Stmt]:
             filled = _filled(after.value, after.reduced, fold.value)
             assert epilogue is not None
             last = st.Store(epilogue.out, after.indices, filled)
-        found.append(by_elements(fold.axes, fold.out.shape, last, names))
-    return found
+        statements.append(by_elements(fold.axes, fold.out.shape, last, names))
+    return statements
 
 
 def _filled(value: sc.Scalar, reduced: sc.Buffer, total: sc.Scalar) -> sc.Scalar:
@@ -184,12 +184,12 @@ def _is_row_work(of: Stages) -> bool:
             return False
         if each.axes[-1] not in free_vars(each.body) or each.combiner not in MEANING:
             return False
-    made = {each.out for each in every[:-1]}
+    buffers = {each.out for each in every[:-1]}
     return all(
         load.indices[:rows] == stage.axes[:rows]
         for stage in every
         for load in loads(stage.value)
-        if load.buffer in made
+        if load.buffer in buffers
     )
 
 
@@ -225,8 +225,8 @@ def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.St
             st.Branch(sc.And(writer.there, sc.Eq(writer.lane, sc.index(0))), store, st.NOTHING)
         )
     else:
-        value, made = writer.totals(writer.of_row(last, rows))
-        steps += made
+        value, statements = writer.totals(writer.of_row(last, rows))
+        steps += statements
         store = st.Store(last.out, (*writer.row, *rest), value)
         every = writer.along(sizes, lambda at: at_digits(rest, sizes, at, store))
         steps.append(st.Branch(writer.there, every, st.NOTHING))

@@ -70,16 +70,16 @@ def product_of(of: Each) -> OpenProduct | None:
 
 
 def _nodes(of: sc.Scalar) -> list[Term]:
-    found: list[Term] = []
+    terms: list[Term] = []
     stack: list[Term] = [of]
     seen: set[Term] = set()
     while stack:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            found.append(node)
+            terms.append(node)
             stack += node._children
-    return found
+    return terms
 
 
 def _count(axes: Axes) -> sc.Scalar:

@@ -264,13 +264,13 @@ def _in_quads(of: _Pairs, buffer: Buffer, indices: Iterable[Scalar], lane: Scala
     own, place, pair = (ScalarVar(var.name, i64) for var in (of.loop.var, lane, of.inner.var))
     quad = simple(FloorMod(place, index(QUAD)))
     steps: dict[Term, int] = {own: PAIR * QUAD, quad: PAIR, pair: 1}
-    found: set[Term] = set()
+    terms: set[Term] = set()
     for atoms, factor in polynomial(simple(wide(linear(buffer, tuple(indices))))).values():
         if len(atoms) == 1 and steps.get(atoms[0]) == factor:
-            found.add(atoms[0])
+            terms.add(atoms[0])
         elif factor % (PAIR * QUAD) or not _apart(atoms, own, pair, place):
             return False
-    return len(found) == len(steps)
+    return len(terms) == len(steps)
 
 
 def _apart(atoms: Iterable[Scalar], own: ScalarVar, pair: ScalarVar, lane: ScalarVar) -> bool:

@@ -90,7 +90,7 @@ def _boxed(of: tma.CopyNest, around: Context) -> tma.TmaTile:
     _check_ends(of, places, [told(_negative(guard, store)) for guard in of.guards], inside)
     begins = [tuple([item for item in places[axis].items() if not _is_loop(item[0], loops)])
               for axis in axes]  # fmt: skip
-    atoms = [atom for begin in begins for each, _ in begin for atom in each]
+    atoms = [atom for begin in begins for scalars, _ in begin for atom in scalars]
     if any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
         raise tma.no_tile(store, "places that are no multiples of loops")
     sizes = tuple([shape[axis] for axis in axes])

@@ -154,7 +154,7 @@ def parts_of(
             found.append(last)
         last.append(code)
         size += len(code.functions)
-    return tuple([whole(each) for each in found])
+    return tuple([whole(kernel_codes) for kernel_codes in found])
 
 
 def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: bool) -> bytes:

@@ -359,14 +359,14 @@ def in_registers(nest: Stmt) -> Stmt:
 
 def _of_columns(nest: Stmt) -> frozenset[Region]:
     """What intrinsics read of the threads of their columns, not of those of their rows."""
-    found: set[Region] = set()
+    regions: set[Region] = set()
     for statement in statements(nest):
         told = find_intrinsic(statement.name) if isinstance(statement, Invoke) else None
         if isinstance(statement, Invoke) and told is not None and "columns" in dict(told.hints):
             operand = statement.operands[int(str(dict(told.hints)["columns"]))]
             assert isinstance(operand, Region)
-            found.add(operand)
-    return frozenset(found)
+            regions.add(operand)
+    return frozenset(regions)
 
 
 def _is_number_of_all(place: Scalar, threads: Sequence[For], number: Callable[[int], int]) -> bool:

@@ -38,10 +38,10 @@ def select_instructions(
     entry = whole.routine(module.main)
     while whole.todo:
         whole.todo.pop().write()
-    made = [whole.routines[number] for number in range(len(whole.routines))]
+    routines = [whole.routines[number] for number in range(len(whole.routines))]
     found = list(whole.kernels.values())
     return dp.DynamicProgram(
-        tuple(made),
+        tuple(routines),
         entry,
         tuple([kernel for _, kernel, _ in found]),
         tuple([name for _, _, name in found]),

@@ -35,16 +35,16 @@ SMALL: Final = "small"  # the note of a loop in which rounded integers are below
 
 def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
     """The sums in a stored value that add a product to the stored element."""
-    found: set[sc.Scalar] = set()
+    scalars: set[sc.Scalar] = set()
     at = value
     while isinstance(at, sc.Add) and sc.dtype_of(at) in (f32, f64):
         left_runs = not isinstance(at.left, sc.Mul)
         so_far, added = (at.left, at.right) if left_runs else (at.right, at.left)
         if is_product(added):
-            found.add(at)
+            scalars.add(at)
         at = so_far
     # A sum whose first term is not the stored element is no accumulation.
-    return frozenset(found) if isinstance(at, sc.Load) and at.buffer is buffer else frozenset()
+    return frozenset(scalars) if isinstance(at, sc.Load) and at.buffer is buffer else frozenset()
 
 
 def products(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:

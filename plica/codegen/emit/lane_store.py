@@ -59,22 +59,22 @@ def in_lanes(loop: For) -> tuple[For, ...]:
         inside = substitute(body, {loop.var: start + lane})
         return For(lane, sc.index(extent), "vectorized", inside)
 
-    found: list[For] = []
+    loops: list[For] = []
     done = 0
     for length in reversed(LENGTHS):
         turns = (count - done) // length
         if turns > 1:
             inner = lanes(length, turn * length + done)
-            found.append(For(turn, sc.index(turns), "serial", inner))
+            loops.append(For(turn, sc.index(turns), "serial", inner))
         elif turns:
             inner = lanes(length, sc.Lit(done, kind))
-            found.append(inner)
+            loops.append(inner)
         if turns and not has_lanes(inner):
             return ()
         done += turns * length
     if done < count:
-        found.append(lanes(count - done, sc.Lit(done, kind)))
-    return tuple(found) if len(found) > 1 or done else ()
+        loops.append(lanes(count - done, sc.Lit(done, kind)))
+    return tuple(loops) if len(loops) > 1 or done else ()
 
 
 def _step(buffer: sc.Buffer, indices: Sequence[sc.Scalar], var: sc.ScalarVar) -> int:

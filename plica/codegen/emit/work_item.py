@@ -35,7 +35,7 @@ def launches_of(kernel: st.Kernel) -> tuple[list[ItemLaunch], list[Buffer]]:
         hint = "Give the model its sizes, or compile it for 'cpu'."
         named = ", ".join(str(dim.name) for dim in kernel.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-    found: list[ItemLaunch] = []
+    item_launches: list[ItemLaunch] = []
     scratch: list[Buffer] = []
     stack = [kernel.body]
     while stack:
@@ -48,12 +48,12 @@ def launches_of(kernel: st.Kernel) -> tuple[list[ItemLaunch], list[Buffer]]:
                         scratch.append(buffer)
                     stack.append(inside)
                 else:
-                    found.append(ItemLaunch(1, None, stmt))
+                    item_launches.append(ItemLaunch(1, None, stmt))
             case st.For(var, extent, "parallel", body) if (known(extent) or 0) > 1:
-                found.append(ItemLaunch(known(extent) or 1, var, body))
+                item_launches.append(ItemLaunch(known(extent) or 1, var, body))
             case stmt:
-                found.append(ItemLaunch(1, None, stmt))
-    return _joined(found), scratch
+                item_launches.append(ItemLaunch(1, None, stmt))
+    return _joined(item_launches), scratch
 
 
 def _is_parallel(root: st.Stmt) -> bool:
@@ -62,10 +62,10 @@ def _is_parallel(root: st.Stmt) -> bool:
 
 def _joined(launches: list[ItemLaunch]) -> list[ItemLaunch]:
     """What one item does after another is one launch."""
-    found: list[ItemLaunch] = []
+    item_launches: list[ItemLaunch] = []
     for launch in launches:
-        if found and launch.var is None and found[-1].var is None:
-            found[-1] = ItemLaunch(1, None, st.seq(found[-1].body, launch.body))
+        if item_launches and launch.var is None and item_launches[-1].var is None:
+            item_launches[-1] = ItemLaunch(1, None, st.seq(item_launches[-1].body, launch.body))
         else:
-            found.append(launch)
-    return found
+            item_launches.append(launch)
+    return item_launches

@@ -92,8 +92,8 @@ def common_nests(kernels: Sequence[tuple[st.Kernel, int | None]]) -> list[tuple[
     shared = {nest for nest, count in every.items() if count > 1}
     taken = [tuple(dict.fromkeys(nests_of(*pair, shared))) if shared else () for pair in kernels]
     # A nest inside a larger nest with the same users is not separate.
-    users = Counter([common_nest for found in taken for common_nest in found])
-    return [tuple([each for each in found if users[each] > 1]) for found in taken]
+    users = Counter([common_nest for nests in taken for common_nest in nests])
+    return [tuple([each for each in nests if users[each] > 1]) for nests in taken]
 
 
 def nests_of(

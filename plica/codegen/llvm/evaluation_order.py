@@ -168,10 +168,10 @@ def recipe(
 
 def _asked(roots: Sequence[sc.Scalar], nodes: Iterable[sc.Scalar]) -> list[sc.Scalar]:
     """The terms whose intervals matter: indices, and operands of comparisons and divisions."""
-    found = [root for root in roots if sc.dtype_of(root) is i64]
+    scalars = [root for root in roots if sc.dtype_of(root) is i64]
     for node in nodes:
         if isinstance(node, sc.Load):
-            found += node.indices
+            scalars += node.indices
         elif isinstance(node, (*sc.COMPARISON, sc.FloorDiv, sc.FloorMod)):
-            found += [kid for kid in operands(node) if sc.dtype_of(kid).is_integer]
-    return found
+            scalars += [kid for kid in operands(node) if sc.dtype_of(kid).is_integer]
+    return scalars

@@ -69,7 +69,7 @@ def assembly_lines(
     text = emit(kernel, NAME, None, traits)
     numbers = range(1, len(order) + 1)
     located = evolve(text, lines=(*_located(text.lines, NAME, numbers), _METADATA))
-    found: list[AssemblyLine] = []
+    lines: list[AssemblyLine] = []
     number = 0
     for line in assembly(alone(located, NAME, target, contract), target).splitlines():
         if match := _LOC.match(line):
@@ -79,8 +79,8 @@ def assembly_lines(
         elif line.strip() and not _NO_CODE.match(line):
             is_code = line.startswith("\t") and not line.startswith("\t.")
             statement = order[number - 1] if number and is_code else None
-            found.append(AssemblyLine(line.partition("#")[0].rstrip(), statement))
-    return tuple(found)
+            lines.append(AssemblyLine(line.partition("#")[0].rstrip(), statement))
+    return tuple(lines)
 
 
 def with_lines(  # noqa: PLR0917  # as `kernel_text`

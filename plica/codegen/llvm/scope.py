@@ -25,14 +25,14 @@ Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
 
 def unsafe(frame: Frame[LaneValue]) -> set[Scalar]:
     """The parts in a scope with a load below them that may have been outside."""
-    found: set[Scalar] = set(frame.checked)
-    if found:
-        numbers = {frame.order.numbers[scalar] for scalar in found}
+    scalars: set[Scalar] = set(frame.checked)
+    if scalars:
+        numbers = {frame.order.numbers[scalar] for scalar in scalars}
         for _, number, node, kids, _ in frame.order.steps:
             if not numbers.isdisjoint(kids):
                 numbers.add(number)
-                found.add(node)
-    return found
+                scalars.add(node)
+    return scalars
 
 
 def outside(

@@ -243,8 +243,8 @@ class LlvmValues:
 
     def operands_of(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """The parts that are evaluated before a term is."""
-        if self.small and (found := small_parts(node)) is not None:
-            return found
+        if self.small and (scalars := small_parts(node)) is not None:
+            return scalars
         return parts(node, self.contracted)
 
     def _added(self, node: sc.Reduce) -> tuple[sc.Scalar, ...]:

@@ -72,19 +72,19 @@ def _shares(kernel: st.Kernel) -> bool:
 
 def _busy(body: st.Stmt) -> frozenset[st.Stmt]:
     """The statements that touch what threads share, or wait for one another."""
-    found: set[st.Stmt] = set()
+    statements: set[st.Stmt] = set()
     for stmt in reversed(list(st.statements(body))):  # what is inside comes after what is around it
         inside = st.substatements(stmt)
-        if isinstance(stmt, st.Barrier) or any(statement in found for statement in inside):
-            found.add(stmt)
+        if isinstance(stmt, st.Barrier) or any(statement in statements for statement in inside):
+            statements.add(stmt)
             continue
         buffers = [var for part in stmt._children if part not in inside for var in free_vars(part)]
         if isinstance(stmt, st.Store):
             buffers.append(stmt.buffer)
         for buffer in buffers:
             if isinstance(buffer, Buffer) and scope(buffer.scope).reach == "block":
-                found.add(stmt)
-    return frozenset(found)
+                statements.add(stmt)
+    return frozenset(statements)
 
 
 def _named(body: st.Stmt) -> tuple[st.Stmt, dict[str, ScalarVar]]:

@@ -165,12 +165,12 @@ def _is_dim(of: Term) -> bool:
 
 def _first_sizes(shape: Sequence[Scalar]) -> list[Scalar]:
     """The first sizes that are open, each once."""
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     for size in shape:
-        if known(size) is not None or size in found:
+        if known(size) is not None or size in scalars:
             break
-        found.append(size)
-    return found
+        scalars.append(size)
+    return scalars
 
 
 def _outermost(stmt: Stmt, sizes: Sequence[Scalar]) -> tuple[ScalarVar, ...] | None:
@@ -227,7 +227,7 @@ def _alike(
 
 def _terms(stmt: Stmt) -> list[Term]:
     """The terms a statement holds itself, loads as their places."""
-    found: list[Term] = []
+    terms: list[Term] = []
     stack = [child for child in stmt._children if not isinstance(child, Stmt | Buffer)]
     seen: set[Term] = set()
     while stack:
@@ -238,10 +238,10 @@ def _terms(stmt: Stmt) -> list[Term]:
         if isinstance(node, Load):
             stack += node.indices
         elif isinstance(node, ScalarVar):
-            found.append(node)
+            terms.append(node)
         else:
             stack += [kid for kid in node._children if not isinstance(kid, Buffer)]
-    return found
+    return terms
 
 
 @lru_cache(maxsize=4096)

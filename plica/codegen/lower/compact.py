@@ -101,7 +101,7 @@ def _strides(old: Buffer, shape: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
     """
     if not old.strides:
         return ()
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     dense, was = 1, 1
     for stride, size, before in zip(
         reversed(old.strides), reversed(shape), reversed(old.shape), strict=True
@@ -110,9 +110,9 @@ def _strides(old: Buffer, shape: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
         if step is None or count is None or whole is None or step < was:
             return None
         new = dense + (step - dense) % BANKS if step > was else dense
-        found.append(index(new))
+        scalars.append(index(new))
         dense, was = new * count, step * whole
-    return tuple(reversed(found))
+    return tuple(reversed(scalars))
 
 
 @frozen(eq=False)
@@ -151,7 +151,7 @@ def _places(
 
     Without `guards` what those say is not known.
     """
-    found: list[_Place] = []
+    places: list[_Place] = []
     seen: set[tuple[st.Stmt, Context]] = set()
     stack: list[tuple[st.Stmt, Context]] = [(root, start)]
     while stack:
@@ -164,19 +164,19 @@ def _places(
         for node, here, terms in _parts(own, buffer, context):
             match node:
                 case Load(target, indices) if target is buffer:
-                    found.append(_Place(indices, indices, here, terms))
+                    places.append(_Place(indices, indices, here, terms))
                 case st.Region(target, starts, extents) if target is buffer:
                     ends = [s + e - 1 for s, e in zip(starts, extents, strict=True)]
-                    found.append(_Place(starts, tuple(ends), here, terms))
+                    places.append(_Place(starts, tuple(ends), here, terms))
                 case _:
                     pass
         if isinstance(stmt, st.Store) and stmt.buffer is buffer:
-            found.append(_Place(stmt.indices, stmt.indices, context))
+            places.append(_Place(stmt.indices, stmt.indices, context))
         known_inside = contexts(stmt, context)
         if isinstance(stmt, st.Branch) and not guards:
             known_inside = (context,) * len(inside)
         stack.extend(zip(inside, known_inside, strict=True))
-    return found
+    return places
 
 
 def _parts(

@@ -174,9 +174,9 @@ class _Forms:
 
     def places(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> tuple[sc.Scalar, ...]:
         """Indices of a place, narrow where they and the place itself can be."""
-        found = [self.narrow(index) for index in indices]
+        scalars = [self.narrow(index) for index in indices]
         if self.reaches(buffer, indices):
-            return tuple([term or self.wide(at) for term, at in zip(found, indices, strict=True)])
+            return tuple([term or self.wide(at) for term, at in zip(scalars, indices, strict=True)])
         return tuple([self.wide(index) for index in indices])
 
     def reaches(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> bool:

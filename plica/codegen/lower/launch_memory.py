@@ -69,7 +69,7 @@ def launch_memory(program: Program) -> Program:
 
 def _large(body: st.Stmt) -> tuple[Buffer, ...]:
     """The large buffers that are allocated outside of loops that run at once."""
-    found: list[Buffer] = []
+    buffers: list[Buffer] = []
     stack = [body]
     while stack:
         stmt = stack.pop()
@@ -78,9 +78,9 @@ def _large(body: st.Stmt) -> tuple[Buffer, ...]:
         if isinstance(stmt, st.Alloc):
             bytes_ = prod([known(size) or 0 for size in stmt.buffer.shape])
             if bytes_ * stmt.buffer.dtype.bytes > MAX_STACK_BYTES:
-                found.append(stmt.buffer)
+                buffers.append(stmt.buffer)
         stack += reversed(st.substatements(stmt))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(buffers))
 
 
 def _with_parameters(kernel: st.Kernel, buffers: tuple[Buffer, ...]) -> st.Kernel:

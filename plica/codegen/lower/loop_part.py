@@ -73,7 +73,7 @@ class LoopPart:
 
 def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
     """The non-empty parts of a loop."""
-    found: list[LoopPart] = []
+    loop_parts: list[LoopPart] = []
     for start, stop, settled in (
         (sc.index(0), cut.start, cut.before),
         (cut.start, cut.stop, cut.settled),
@@ -81,13 +81,13 @@ def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
     ):
         count = known(simple(stop - start))
         if count is None or count > 0:
-            found.append(LoopPart(loop, start, stop, settled, settled is cut.settled))
-    return found
+            loop_parts.append(LoopPart(loop, start, stop, settled, settled is cut.settled))
+    return loop_parts
 
 
 def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     """A loop for each part; one for each iteration of a short one that asks what to choose."""
-    found: list[st.Stmt] = []
+    statements: list[st.Stmt] = []
     for loop_part in (one for part in parts for one in _one_by_one(part)):
         loop, body = loop_part.loop, loop_part.here(loop_part.loop.body)
         extent = simple(loop_part.stop - loop_part.start)
@@ -96,8 +96,8 @@ def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
         elif known(loop_part.start) != 0:
             body = substitute(body, {loop.var: loop.var + loop_part.start})
         notes = st.annotated(loop.annotations, cut_choices=None)
-        found.append(st.For(loop.var, extent, loop.kind, body, notes))
-    return st.Seq(tuple(found))
+        statements.append(st.For(loop.var, extent, loop.kind, body, notes))
+    return st.Seq(tuple(statements))
 
 
 def _one_by_one(part: LoopPart) -> list[LoopPart]:
@@ -156,7 +156,7 @@ def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
         here = _asks(stmt, loop.var, asked)
         asks[stmt] = here or any(asks[statement] for statement in inside)
         free[stmt] = 0 if here else _stores(stmt, [free[each] for each in inside], asks[stmt])
-    found: set[st.Stmt] = set()
+    statements: set[st.Stmt] = set()
     stack = [loop.body]
     while stack:
         stmt = stack.pop()
@@ -170,8 +170,8 @@ def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
         elif stmt is loop.body:
             return set()
         else:
-            found.add(stmt)
-    return found
+            statements.add(stmt)
+    return statements
 
 
 def _asks(stmt: st.Stmt, var: sc.ScalarVar, asked: Collection[sc.Scalar]) -> bool:

@@ -195,7 +195,7 @@ def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
     """The dims in the shapes of buffers, in order, then those that a statement asks for; by name
     where one size has several, since sets have no order that is the same in every process."""
     sizes = [free_vars(size) for buffer in of for size in buffer.shape]
-    found = {var: None for each in (*sizes, free_vars(body)) for var in sorted(each, key=name_of)}
+    found = {var: None for terms in (*sizes, free_vars(body)) for var in sorted(terms, key=name_of)}
     return tuple([var for var in found if isinstance(var, sc.ScalarVar)])
 
 
@@ -208,8 +208,8 @@ def elements(
         return rows
     masks = machine is not None and machine.masks
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    if (found := strips(of, places, terms, machine)) is not None:
-        return Seq(tuple([_walked(of, out, after, loop_order, masks) for loop_order in found]))
+    if (orders := strips(of, places, terms, machine)) is not None:
+        return Seq(tuple([_walked(of, out, after, loop_order, masks) for loop_order in orders]))
     if lanes_of_panel := _panel(of, after):
         every = panels(of, lanes_of_panel)
         return Seq(tuple([_walked(of, out, after, loop_order, masks) for loop_order in every]))

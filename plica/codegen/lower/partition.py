@@ -160,7 +160,7 @@ def _chosen(kernel: st.Kernel) -> frozenset[Term]:
     every = [*st.statements(kernel.body)]
     if not any(isinstance(each, st.For) and each.kind in st.THREADS for each in every):
         return frozenset()
-    found: set[Term] = set()
+    terms: set[Term] = set()
     for stmt in every:
         own: list[Term] = [part for part in stmt._children if isinstance(part, sc.Scalar)]
         touched = [(node.buffer, node.indices) for node in post_order(*own)
@@ -169,8 +169,8 @@ def _chosen(kernel: st.Kernel) -> frozenset[Term]:
             touched.append((stmt.buffer, stmt.indices))
         for buffer, indices in touched:
             if scope(buffer.scope).reach == "thread":
-                found |= {var for index in indices for var in free_vars(index)}
-    return frozenset(found)
+                terms |= {var for index in indices for var in free_vars(index)}
+    return frozenset(terms)
 
 
 def _trimmed(loop: st.For, context: Context) -> st.Stmt:

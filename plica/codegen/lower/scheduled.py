@@ -196,16 +196,16 @@ def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
             arrays = constants(made.hoisted, {n: each.elements for n, each in known_now.items()})
         before, inputs = made.hoisted.before, made.hoisted.inputs
         packed = PackedConstants(before, inputs, tuple(known_now), tuple(known_now.values()))
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for read in made.reads:
         if isinstance(read, int):
-            found.append(args[read])
+            exprs.append(args[read])
         elif read not in arrays:
             raise CompilerBug("A schedule packs what is not known before the program runs.")
         else:
             array = own_const(arrays[read], read.dtype)
-            found.append(derived_const(PackedConstant(packed, read), array))
-    return found
+            exprs.append(derived_const(PackedConstant(packed, read), array))
+    return exprs
 
 
 @lru_cache(maxsize=512)

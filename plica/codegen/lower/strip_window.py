@@ -320,7 +320,7 @@ class StripWriter:
 
 def _is_near(data: sc.Buffer, machine: Machine) -> bool:
     """Whether images are near, or so small that a processor foresees the next ones."""
-    whole, image = [known(product(each)) for each in (data.shape, data.shape[-2:])]
+    whole, image = [known(product(scalars)) for scalars in (data.shape, data.shape[-2:])]
     size = data.dtype.bytes
     return (whole is not None and whole * size <= machine.cache(1)) or (
         image is not None and image * size <= PAGE

@@ -55,29 +55,29 @@ def unsupported(
         return (crowded,)
     uses = _uses(module.main, table)
     data = objects and not sizes_come
-    found = [*_interface(main, sizes_come, data)]
+    diagnostics = [*_interface(main, sizes_come, data)]
     for name in uses:
         value = table[name]
         label = str(name.name)
         if isinstance(value, Extern):
             if data:
                 message = f"A program with data or recursion calls the extern {value.symbol!r}."
-                found.append(_refuse(message, label))
+                diagnostics.append(_refuse(message, label))
             continue
         if isinstance(value, Kernel):
             if data and len(value.params) != value.inputs + 1:
                 message = f"A program with data or recursion calls the kernel {label!r},"
-                found.append(_refuse(f"{message} which has not one result.", label))
+                diagnostics.append(_refuse(f"{message} which has not one result.", label))
             continue
         if objects and isinstance(value, DataDef | Function):
             continue
         if isinstance(value, DataDef):
-            found.append(_refuse(f"The program uses the data type {label!r}.", label))
+            diagnostics.append(_refuse(f"The program uses the data type {label!r}.", label))
         else:
             if _recurses(name, uses):
-                found.append(_refuse(f"The function {label!r} is recursive.", label))
-            found += _local_recursion(value, label)
-    return tuple(found)
+                diagnostics.append(_refuse(f"The function {label!r} is recursive.", label))
+            diagnostics += _local_recursion(value, label)
+    return tuple(diagnostics)
 
 
 def has_too_many(module: Module) -> bool:

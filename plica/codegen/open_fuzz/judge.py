@@ -160,7 +160,7 @@ def difference_from(
         b = other[kept].astype(np.float64)
         truth, shaken = b, b
         if truths is not None:
-            truth, shaken = (each[number][kept].astype(np.float64) for each in truths)
+            truth, shaken = (arrays[number][kept].astype(np.float64) for arrays in truths)
         apart_ = _most(mine[kept].astype(np.float64) - truth)
         own, shake, scale = _most(b - truth), _most(shaken - truth), _most(truth)
         allowed = NEAR * scale + 1e-5 + GROWN * shake

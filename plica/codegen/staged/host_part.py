@@ -21,20 +21,20 @@ with lazy_imports(__name__):
 def host_parts(root: ex.Expr, *, chooses: bool = True) -> set[ex.Expr]:
     """The expressions with something in them that the host does; choices are such, too, where what
     runs segments never `chooses`."""
-    found: set[ex.Expr] = set()
+    exprs: set[ex.Expr] = set()
     for node in expressions(root):
         own = isinstance(node, ex.LetDim) or is_loop(node) or is_ordering(node)
         own = own or (not chooses and isinstance(node, ex.If))
-        if own or not found.isdisjoint(operands(node)):
-            found.add(node)
-    return found
+        if own or not exprs.isdisjoint(operands(node)):
+            exprs.add(node)
+    return exprs
 
 
 def shared_by_sides(of: ex.If, hosts: Set[ex.Expr]) -> list[ex.Expr]:
     """The largest tensors with a part of the host's that both sides of a choice compute in any
     case, in order: they are made before it, so that no loop is there twice."""
     yes, no = _surely_needed(of.then), _surely_needed(of.orelse)
-    found: list[ex.Expr] = []
+    exprs: list[ex.Expr] = []
     seen: set[ex.Expr] = set()
     stack = [of.then]
     while stack:
@@ -43,10 +43,10 @@ def shared_by_sides(of: ex.If, hosts: Set[ex.Expr]) -> list[ex.Expr]:
             continue
         seen.add(node)
         if node in yes and node in no and isinstance(type_of(node), TensorType):
-            found.append(node)
+            exprs.append(node)
         else:
             stack += reversed(operands(node))
-    return found
+    return exprs
 
 
 def _surely_needed(side: ex.Expr) -> set[ex.Expr]:

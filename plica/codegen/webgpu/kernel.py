@@ -101,9 +101,9 @@ class WgslExpressions(Expressions):
 
 
 def _shader(launch: ItemLaunch, name: str, params: Sequence[Buffer]) -> str:
-    found = _dtypes(launch, params)
-    _check(found)
-    dialect = LONG if found & {i64, u64} and _is_long(launch, params) else WGSL
+    dtypes = _dtypes(launch, params)
+    _check(dtypes)
+    dialect = LONG if dtypes & {i64, u64} and _is_long(launch, params) else WGSL
     values = WgslExpressions(dialect, Lines(1), Identifiers(dialect.reserved))
     values.placed = frozenset(params)
     values.names.of(Name(name), name)
@@ -180,12 +180,12 @@ def _narrow(of: DType) -> tuple[int, int]:
 
 
 def _terms(launch: ItemLaunch) -> list[Scalar]:
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     for stmt in statements(launch.body):
         for part in stmt._children:
             if isinstance(part, Scalar):
-                found += [each for each in post_order(part) if isinstance(each, Scalar)]
-    return found
+                scalars += [each for each in post_order(part) if isinstance(each, Scalar)]
+    return scalars
 
 
 def _buffers(launch: ItemLaunch, params: Sequence[Buffer]) -> list[Buffer]:

@@ -348,14 +348,14 @@ class NodeConverter:
 
 def _outputs_of(node: OnnxNode, graph: GraphProto, inside: Scope) -> list[TensorValue]:
     """The outputs of a graph inside a node."""
-    found: list[TensorValue] = []
+    tensor_values: list[TensorValue] = []
     for output in graph.output:
         if output.name not in inside:
             node.malformed("A body's output is made by nothing.", "a value", output.name)
         if (value := inside[output.name]) is None:
             raise RefusedInput
-        found.append(value)
-    return found
+        tensor_values.append(value)
+    return tensor_values
 
 
 def has_no_meaning(errors: Sequence[PlicaError]) -> bool:

@@ -113,7 +113,7 @@ def _general_product(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
 def _convolution(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
     x, weight, *bias = shapes
     groups = node.integer("group", 1)
-    if len(x) < 3 or len(weight) != len(x) or any(len(each) != 1 for each in bias) or groups < 1:
+    if len(x) < 3 or len(weight) != len(x) or any(len(terms) != 1 for terms in bias) or groups < 1:
         return None
     transposed = node.proto.op_type == "ConvTranspose"
     taken, given = (weight[0], weight[1]) if transposed else (weight[1], weight[0])

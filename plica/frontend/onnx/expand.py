@@ -113,7 +113,7 @@ def bound_nodes(
     given |= {each.name: each for each in call.proto.attribute}
     declared = {*function.attribute, *(each.name for each in function.attribute_proto)}
     call.ignore(*(name for name in given if name in declared))
-    made: list[NodeProto] = []
+    node_protos: list[NodeProto] = []
     for node in function.node:
         copy = NodeProto()
         copy.CopyFrom(node)
@@ -121,8 +121,8 @@ def bound_nodes(
         for at, name in enumerate(copy.input):
             if name in absent:
                 copy.input[at] = ""
-        made.append(copy)
-    return made
+        node_protos.append(copy)
+    return node_protos
 
 
 def _bind(node: NodeProto, given: dict[str, AttributeProto]) -> None:

@@ -54,11 +54,11 @@ def joined_sides(node: OnnxNode, chosen: Expr, yes: Side, no: Side) -> list[Tens
         sides.append(measuring(region, parts[0] if len(parts) == 1 else Tuple(tuple(parts))))
     whole = If(chosen, *sides)
     found = [whole] if len(then) == 1 else [Project(whole, at) for at in range(len(then))]
-    made: list[TensorValue] = []
+    tensor_values: list[TensorValue] = []
     for yes_parts, _, again in pairs:
-        made.append(again(tuple(found[: len(yes_parts)])))
+        tensor_values.append(again(tuple(found[: len(yes_parts)])))
         del found[: len(yes_parts)]
-    return made
+    return tensor_values
 
 
 def _alike(
@@ -159,8 +159,8 @@ def _joined_pair(
     sides = [
         ([values[at] for at in apart], behind) for values, behind in zip(made, regions, strict=True)
     ]
-    found = joined_sides(_whole_model(names, whole), as_scalar(point.condition), *sides)
-    return ModelReading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
+    tensor_values = joined_sides(_whole_model(names, whole), as_scalar(point.condition), *sides)
+    return ModelReading(whole, no.scope.new_child(dict(zip(names, tensor_values, strict=True))))
 
 
 def _demanded(of: ModelReading, holds: Expr, output: str, fault: Diagnostic) -> ModelReading:

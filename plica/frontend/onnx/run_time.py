@@ -149,8 +149,8 @@ def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
     """The shape that several are broadcast to."""
     width = max(map(len, shapes))
     whole: list[Scalar] = [index(1)] * width
-    for each in shapes:
-        for at, size in enumerate(each, width - len(each)):
+    for scalars in shapes:
+        for at, size in enumerate(scalars, width - len(scalars)):
             whole[at] = broadcast_size(node, whole[at], size)
     return tuple(whole)
 

@@ -377,8 +377,8 @@ class OnnxDialect(ArrayDialect):
 
         nodes, self.nodes = self.nodes, []
         inputs = [ArrayValue(self.fresh(word), value.shape, value.dtype) for value in given]
-        found = [self.node("Identity", [e], e.shape, e.dtype) for e in block(inputs)]
-        graph_proto = helper.make_graph(self.nodes, word, _infos(inputs), _infos(found))
+        array_values = [self.node("Identity", [e], e.shape, e.dtype) for e in block(inputs)]
+        graph_proto = helper.make_graph(self.nodes, word, _infos(inputs), _infos(array_values))
         self.nodes = nodes
         return graph_proto
 
@@ -389,11 +389,11 @@ class OnnxDialect(ArrayDialect):
         """The results of a node with graphs."""
         from onnx import helper
 
-        found = [ArrayValue(self.fresh(kind), result.shape, result.dtype) for result in results]
+        values = [ArrayValue(self.fresh(kind), result.shape, result.dtype) for result in results]
         names = [array_value.name for array_value in given]
-        outs = [array_value.name for array_value in found]
+        outs = [array_value.name for array_value in values]
         self.nodes.append(helper.make_node(kind, names, outs, self.fresh(kind), **graphs))
-        return found
+        return values
 
     # --- operators -------------------------------------------------------------------------------
 

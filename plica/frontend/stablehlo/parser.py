@@ -238,22 +238,22 @@ class Parser:
     def _listed_types(self) -> tuple[MlirType, ...]:
         if self.token.text == "(":
             return self.types()
-        found = [self.type()]
+        mlir_types = [self.type()]
         while self.skip(","):
-            found.append(self.type())
-        return tuple(found)
+            mlir_types.append(self.type())
+        return tuple(mlir_types)
 
     def types(self) -> tuple[MlirType, ...]:
         """`T`, or `(T {…}, U)`."""
         if not self.skip("("):
             return (self.type(),)
-        found: list[MlirType] = []
+        mlir_types: list[MlirType] = []
         while not self.skip(")"):
-            found.append(self.type())
+            mlir_types.append(self.type())
             if self.token.text == "{":
                 self.mapping()
             self.skip(",")
-        return tuple(found)
+        return tuple(mlir_types)
 
     def type(self) -> MlirType:
         """One type."""

@@ -91,8 +91,8 @@ class _Model:
         if self.errors:
             raise UnsupportedError(*self.errors)
         outputs = self.graph.numbers(2)
-        found = [self.value(at) for at in outputs]
-        body = found[0] if len(found) == 1 else Tuple(tuple(found))
+        exprs = [self.value(at) for at in outputs]
+        body = exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
         attrs = (("outputs", tuple([self.name(at) for at in outputs])),)
         return infer(main_module(Function((), (), tuple(params), None, body, attrs)))
 

@@ -141,7 +141,7 @@ def _part(nodes: Sequence[fx.Node]) -> TorchPart:
 
 def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> set[fx.Node]:
     """The nodes that the table reads; with a node that gives many go those that take one of it."""
-    found: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     on = device_of(root)
     for node in root.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem or is_number(node):
@@ -168,13 +168,13 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
         except PlicaError as error:
             refused += error.diagnostics
         else:
-            found.update(group)
+            nodes.update(group)
     ends = ending_views(root)
     for node in root.graph.nodes:  # what torch has computed it views without a copy
         base = node.all_input_nodes[0] if node in ends else None
-        if base is not None and base.op == "call_function" and base not in found:
-            found.discard(node)
-    return found
+        if base is not None and base.op == "call_function" and base not in nodes:
+            nodes.discard(node)
+    return nodes
 
 
 def _left(node: fx.Node, why: str) -> Diagnostic:

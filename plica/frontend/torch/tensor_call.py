@@ -92,9 +92,9 @@ class AddressedCode:
             plain = plain if order is None else plain.permute(order)
             dense[at] = plain.clone(memory_format=self._dense)
             addresses[at] = dense[at].data_ptr()
-        made = [allocate() for allocate in self._allocators]
-        self._run(addresses, [tensor.data_ptr() for tensor in made])
-        return made
+        tensors = [allocate() for allocate in self._allocators]
+        self._run(addresses, [tensor.data_ptr() for tensor in tensors])
+        return tensors
 
 
 def _by_addresses(

@@ -61,11 +61,11 @@ def is_view(node: fx.Node) -> bool:
 
 def ending_views(root: fx.GraphModule) -> set[fx.Node]:
     """The views that only results are made of."""
-    found: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     for node in reversed(list(root.graph.nodes)):
-        if is_view(node) and all(user.op == "output" or user in found for user in node.users):
-            found.add(node)
-    return found
+        if is_view(node) and all(user.op == "output" or user in nodes for user in node.users):
+            nodes.add(node)
+    return nodes
 
 
 def is_made_last(node: fx.Node) -> bool:

@@ -184,8 +184,8 @@ class ProgramWriter:
         def block(branch: ex.Expr) -> Any:
             return lambda given: leaves(self.deeper(branch, ChainMap({}, scope)))
 
-        found = self.d.branch(condition, block(node.then), block(node.orelse))
-        return gathered(of, iter(found))
+        array_values = self.d.branch(condition, block(node.then), block(node.orelse))
+        return gathered(of, iter(array_values))
 
     def deeper(self, root: ex.Expr, scope: Scope) -> Value:
         """The value of an expression in a scope of its own."""

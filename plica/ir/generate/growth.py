@@ -160,13 +160,13 @@ def grow_tuple(builder: Builder, scope: GenerationScope, depth: int) -> None:
 
 def grow_projection(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """An item of a tuple that is known."""
-    found = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
-    if not found and scope.pool:
+    expressions = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
+    if not expressions and scope.pool:
         parts = [builder.choose(scope.pool[::-1]) for _ in range(2)]
         items = tuple(part.expr for part in parts), tuple(part.type for part in parts)
-        found = [scope.add(ex.Tuple(items[0]), TupleType(items[1]))]
-    if found:
-        whole: KnownExpression = builder.choose(found[::-1])
+        expressions = [scope.add(ex.Tuple(items[0]), TupleType(items[1]))]
+    if expressions:
+        whole: KnownExpression = builder.choose(expressions[::-1])
         assert isinstance(whole.type, TupleType)
         index = builder.count(0, len(whole.type.items) - 1)
         scope.add(ex.Project(whole.expr, index), whole.type.items[index])
@@ -215,9 +215,9 @@ def grow_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
 
 def _scrutinee(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpression | None:
     """Something with parts: known, or a tuple of data and other things, as nested patterns like."""
-    found = scope.having(lambda type: isinstance(type, DataType | TupleType))
-    if found and not builder.chance(3):
-        known: KnownExpression = builder.choose(found[::-1])
+    expressions = scope.having(lambda type: isinstance(type, DataType | TupleType))
+    if expressions and not builder.chance(3):
+        known: KnownExpression = builder.choose(expressions[::-1])
         return known
     wanted: Type = TupleType((builder.type(scope, 1), builder.type(scope, 1)))
     if builder.data:
@@ -273,9 +273,9 @@ def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
 
 def grow_call(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A call of something that is known."""
-    found = scope.having(lambda type: isinstance(type, FuncType))
-    if found := [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]:
-        callee: KnownExpression = builder.choose(found[::-1])
+    expressions = scope.having(lambda type: isinstance(type, FuncType))
+    if expressions := [each for each in expressions if _cost(builder, each.expr) <= CALL_LIMIT]:
+        callee: KnownExpression = builder.choose(expressions[::-1])
         call_known(builder, scope, callee, depth)
 
 

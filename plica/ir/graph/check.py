@@ -273,14 +273,14 @@ class _Checker:
 
 def variables_in(pattern: Term) -> tuple[Term, ...]:
     """The variables of a pattern as often as it names them."""
-    found: list[Term] = []
+    terms: list[Term] = []
     stack = [pattern]
     while stack:
         if isinstance(part := stack.pop(), ex.PVar):
-            found.append(part.var)
+            terms.append(part.var)
         elif isinstance(part, ex.PConstructor | ex.PTuple):
             stack.extend(reversed(part.items))
-    return tuple(found)
+    return tuple(terms)
 
 
 def _attribute_problems(node: ex.Apply) -> Iterator[str]:

@@ -118,8 +118,8 @@ def recipe_of(of: Term) -> Term:
 
 def _origins(of: Term) -> list[Term]:
     """The origins of the constants in a term."""
-    made = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
-    return [term for term in made if term is not None]
+    terms = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
+    return [term for term in terms if term is not None]
 
 
 def _origin(of: Const) -> Term | None:

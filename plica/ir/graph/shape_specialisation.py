@@ -60,14 +60,14 @@ def has_open_dims(of: Module) -> bool:
 
 def tensors(of: Type | None) -> tuple[TensorType, ...]:
     """The tensors of a parameter, in order; empty if it contains functions or data."""
-    found: list[TensorType] = []
+    tensor_types: list[TensorType] = []
     stack = [of]
     while stack:
         if isinstance(each := stack.pop(), TupleType):
             stack += reversed(each.items)
         elif isinstance(each, TensorType):
-            found.append(each)
-    return tuple(found)
+            tensor_types.append(each)
+    return tuple(tensor_types)
 
 
 def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int]:

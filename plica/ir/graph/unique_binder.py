@@ -111,7 +111,7 @@ def _binders(node: Term) -> Sequence[Var]:
         return node.params
     if isinstance(node, Match):
         found = [variables_of(clause.pattern) for clause in node.clauses]
-        return cast("list[Var]", list(dict.fromkeys(var for each in found for var in each)))
+        return cast("list[Var]", list(dict.fromkeys(var for terms in found for var in terms)))
     return ()
 
 

@@ -190,7 +190,7 @@ def _update(value: sc.Scalar, own: sc.Load) -> tuple[type[sc.Scalar], sc.Scalar,
 
 def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
     """Each distinct load outside reductions, and whether reductions contain loads."""
-    found: list[sc.Load] = []
+    loads: list[sc.Load] = []
     hidden = False
     seen: set[Term] = set()
     stack = list(reversed(terms))
@@ -203,14 +203,14 @@ def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
             hidden = hidden or _has_loads(node)
             # The updated buffer must be loaded where it is used.
             for buffer in sorted(_buffers(node), key=lambda b: b.name):
-                found.append(sc.Load(buffer, tuple([_ZERO] * len(buffer.shape))))
+                loads.append(sc.Load(buffer, tuple([_ZERO] * len(buffer.shape))))
             continue
         if isinstance(node, sc.Load):
-            found.append(node)
+            loads.append(node)
             stack.extend(reversed(node.indices))
             continue
         stack.extend([kid for kid in reversed(node._children) if isinstance(kid, sc.Scalar)])
-    return found, hidden
+    return loads, hidden
 
 
 def _buffers(term: sc.Scalar) -> list[sc.Buffer]:

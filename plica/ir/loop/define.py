@@ -163,15 +163,15 @@ class _Writer:
 
     def each(self, out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> None:
         sizes = dict(zip(axes, out.shape, strict=True))
-        rest, found = taken_out(value, sizes, self.name)
-        last = found[-1] if found else None
+        rest, extracted = taken_out(value, sizes, self.name)
+        last = extracted[-1] if extracted else None
         # A reduction that is the whole value is accumulated where it ends.
         direct = (
             last is not None
             and rest is Load(last.buffer, last.axes)
             and all(known(sizes[var]) == 1 for var in axes if var not in last.axes)
         )
-        for each in found:
+        for each in extracted:
             if direct and each is last:
                 self.reduce(each, out, axes)
             else:

@@ -67,8 +67,8 @@ def _compare(name: str, meaning: Kernel, implementation: Kernel) -> None:
         given = [_filled(param, sizes, random) for param in meaning.params]
         expected = run_in_place(meaning, given, sizes)
         renamed: dict[Term, int] = dict(zip(implementation.dims, sizes.values(), strict=True))
-        found = run_in_place(implementation, given, renamed)
-        _agree(name, meaning, expected, found, sizes)
+        arrays = run_in_place(implementation, given, renamed)
+        _agree(name, meaning, expected, arrays, sizes)
 
 
 def _interface(kernel: Kernel) -> tuple[object, ...]:

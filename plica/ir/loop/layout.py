@@ -96,8 +96,8 @@ class Layout(Term):
     def shape_of(self, logical: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
         """The shape in memory, or None if the blocks do not divide an axis."""
         outer = [quotient(size, index(math.prod(self.blocks(a)))) for a, size in enumerate(logical)]
-        found = [index(block) if block else outer[axis] for axis, block in self.axes]
-        return None if None in outer else tuple(scalar for scalar in found if scalar is not None)
+        scalars = [index(block) if block else outer[axis] for axis, block in self.axes]
+        return None if None in outer else tuple(scalar for scalar in scalars if scalar is not None)
 
     def logical_shape(self, stored: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
         """The logical shape of a stored shape, or None if the block sizes differ."""
@@ -136,8 +136,8 @@ class Layout(Term):
         for axis, at in enumerate(indices):
             blocks = self.blocks(axis)
             parts = cut(at, blocks) if blocks else (at,)
-            found = cut_index(at, blocks) if parts is None else parts
-            for position, part in zip(self.positions(axis), found, strict=True):
+            scalars = cut_index(at, blocks) if parts is None else parts
+            for position, part in zip(self.positions(axis), scalars, strict=True):
                 places[position] = part
         return tuple(places)
 

@@ -186,12 +186,12 @@ def _apart(least: Scalar) -> list[Scalar]:
 
 def _always(body: Expr) -> list[Apply]:
     """The operators that run whatever the values are."""
-    found: list[Apply] = []
+    nodes: list[Apply] = []
     seen: set[Term] = {body}
     stack: list[Term] = [body]
     while stack:
         if isinstance(node := stack.pop(), Apply):
-            found.append(node)
+            nodes.append(node)
         inside: tuple[Term, ...] = node._children
         if isinstance(node, If):
             inside = (node.condition,)
@@ -201,4 +201,4 @@ def _always(body: Expr) -> list[Apply]:
             if isinstance(each, Expr) and each not in seen:
                 seen.add(each)
                 stack.append(each)
-    return found
+    return nodes

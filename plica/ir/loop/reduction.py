@@ -65,11 +65,11 @@ def taken_out(
     order = post_order(value)
     guards = _guards(value, order)
     new: dict[Term, Term] = {}
-    found: list[TakenOut] = []
+    extracted: list[TakenOut] = []
     for node in order:
         if isinstance(node, sc.Reduce):
             if isinstance(made := _single(node, guards[node], new, sizes, name), TakenOut):
-                found.append(made)
+                extracted.append(made)
                 made = sc.Load(made.buffer, made.axes)
             if made is not None:
                 new[node] = made
@@ -78,7 +78,7 @@ def taken_out(
         new[node] = node if kids == node._children else rebuild(node, kids)
     result = new[value]
     assert isinstance(result, sc.Scalar)
-    return result, tuple(found)
+    return result, tuple(extracted)
 
 
 def exposed(body: sc.Scalar) -> list[sc.Reduce]:

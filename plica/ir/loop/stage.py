@@ -181,11 +181,11 @@ def fold(
     values = tuple(body(*axes, *terms))
     if len({len(values), len(names), len(combine.starts)}) != 1:
         raise ill_formed(f"A fold has a name and a value for each of {len(combine.starts)}.")
-    made = [
+    buffers = [
         Buffer(Name(name), sizes, dtype_of(start))
         for name, start in zip(names, combine.starts, strict=True)
     ]
-    return Fold(tuple(made), axes, terms, box, combine, values)
+    return Fold(tuple(buffers), axes, terms, box, combine, values)
 
 
 def stage_of(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> Each | Scan:

@@ -89,9 +89,9 @@ def stages(
 ) -> Stages:
     """The stages as one term; the last result is the output where none are named."""
     of = tuple(of)
-    made = tuple([out for stage in of for out in stage.outs])
-    wanted = (made[-1],) if outputs is None else tuple(outputs)
-    return Stages(_dims((*inputs, *made), of), tuple(inputs), made, tuple(of), wanted)
+    buffers = tuple([out for stage in of for out in stage.outs])
+    wanted = (buffers[-1],) if outputs is None else tuple(outputs)
+    return Stages(_dims((*inputs, *buffers), of), tuple(inputs), buffers, tuple(of), wanted)
 
 
 def _dims(buffers: Sequence[Buffer], of: Sequence[Stage]) -> tuple[ScalarVar, ...]:

@@ -86,8 +86,8 @@ def _stored_inputs(kernel: st.Kernel) -> Iterator[Diagnostic]:
 
 
 def _scopes(kernel: st.Kernel) -> Iterator[Diagnostic]:
-    made = [each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)]
-    for buffer in (*kernel.params, *made):
+    buffers = [each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)]
+    for buffer in (*kernel.params, *buffers):
         if not is_scope(buffer.scope):
             yield unknown_scope(buffer.scope)
         if buffer.strides and len(buffer.strides) != len(buffer.shape):

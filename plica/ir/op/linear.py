@@ -297,7 +297,7 @@ def _einsum_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
     """Of one argument: the sum of products of all the others and the cotangent."""
     parts, result = _letters(attrs, len(given))
     sizes = _einsum_sizes(attrs, [tensor_of(expr).shape for expr in given])
-    found: list[Expr | None] = []
+    exprs: list[Expr | None] = []
     for at, part in enumerate(parts):
         own = "".join(dict.fromkeys(part))
         rest = [(each, given[n]) for n, each in enumerate(parts) if n != at]
@@ -309,8 +309,8 @@ def _einsum_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
             shape = tuple(sizes[letter] if letter in kept else index(1) for letter in own)
             value = reshape(value, shape)
             value = broadcast_to(value, tuple(sizes[letter] for letter in own))
-        found.append(_on_diagonals(value, own, part, sizes))
-    return found
+        exprs.append(_on_diagonals(value, own, part, sizes))
+    return exprs
 
 
 def _on_diagonals(value: Expr, own: str, part: str, sizes: dict[str, Scalar]) -> Expr:

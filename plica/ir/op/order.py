@@ -342,11 +342,11 @@ unique = composite(
 
 def unravelled(flat: Expr, sizes: Sequence[Expr]) -> list[Expr]:
     """The places along each axis of a place counted through all of them."""
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for size in reversed(sizes[1:]):
-        found.append(mod(flat, size))
+        exprs.append(mod(flat, size))
         flat = floor_divide(flat, size)
-    return [flat, *reversed(found)]
+    return [flat, *reversed(exprs)]
 
 
 def _argwhere_rule(attrs: Values, x: TensorType) -> TupleType:

@@ -86,8 +86,8 @@ def need(least: Scalar) -> None:
 def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, ...]:
     """The terms that must be non-negative for a relation to hold: its checks, and every size of its
     result, so that no operator computes with a negative size."""
-    found: list[Scalar] = []
-    token = _NEEDED.set(found)
+    scalars: list[Scalar] = []
+    token = _NEEDED.set(scalars)
     try:
         result = relation(attrs, *types)
     finally:
@@ -98,10 +98,10 @@ def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, .
             case TupleType(items):
                 stack += items
             case TensorType(shape):
-                found += [size for size in shape if known(size) is None]
+                scalars += [size for size in shape if known(size) is None]
             case _:
                 pass
-    return tuple(found)
+    return tuple(scalars)
 
 
 def fitting(

@@ -20,8 +20,8 @@ from plica.ir.type import TensorType, normal_dim, product, same_dim
 
 def _broadcast_rule(attrs: Values, x: TensorType) -> TensorType:
     wanted = tuple(map(normal_dim, attrs["shape"]))
-    found = broadcast("broadcast_to", (wanted, x.shape))
-    if len(found) != len(wanted) or not all(map(same_dim, found, wanted)):
+    scalars = broadcast("broadcast_to", (wanted, x.shape))
+    if len(scalars) != len(wanted) or not all(map(same_dim, scalars, wanted)):
         message = "broadcast_to cannot make this shape."
         refuse("shape-conflict", message, shown(wanted), shown(x.shape))
     return TensorType(wanted, x.dtype)

@@ -61,10 +61,10 @@ def shapes_of(
 
 def _tensors(of: Type) -> tuple[TensorType, ...]:
     items = of.items if isinstance(of, TupleType) else (of,)
-    found = tuple(item for item in items if isinstance(item, TensorType))
-    if len(found) != len(items):
+    tensor_types = tuple(item for item in items if isinstance(item, TensorType))
+    if len(tensor_types) != len(items):
         raise CompilerBug("An operator gives something other than tensors.")
-    return found
+    return tensor_types
 
 
 def _equations(of: ShapeFunction, shapes: Sequence[Shape]) -> list[Equation]:

@@ -144,7 +144,7 @@ def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
     last = scalar(math.inf if of.is_float and not largest else last_of(of, largest), of)
     nowhere = scalar(i32.bounds[1], i32)
     keys, ties = without_nan(keys, cast(iota_like(keys, axis=-1), i32), largest)
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     behind: Expr | None = None
     for _ in range(k):
         left = keys if behind is None else where(behind, keys, last)
@@ -153,10 +153,10 @@ def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
         if behind is not None:
             hit = logical_and(hit, behind)
         tie = min_(where(hit, ties, nowhere), axis=(-1,), keepdims=True)
-        found.append(tie)
+        exprs.append(tie)
         beyond = less(keys, best) if largest else less(best, keys)
         behind = logical_or(beyond, logical_and(equal(keys, best), less(tie, ties)))
-    whole = found[0] if k == 1 else concat(tuple(found), axis=-1)
+    whole = exprs[0] if k == 1 else concat(tuple(exprs), axis=-1)
     if of.is_float:
         apart = scalar(PLACE_LIMIT, i32)
         is_nan = less(whole, scalar(0, i32)) if largest else less_equal(apart, whole)

@@ -85,7 +85,7 @@ def _holding(
     counts: Sequence[sc.Scalar],
 ) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
     """The windows whose element `k` is at `at`, and the conditions under which they exist."""
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     checks: list[sc.Scalar] = []
     for window, place, inner, count in zip(sliding, at, k, counts, strict=True):
         reached = plus(place, window.before) - times(inner, window.dilation)
@@ -94,8 +94,8 @@ def _holding(
             checks.append(sc.Eq(sc.FloorMod(reached, stride), sc.index(0)))
         number = reached if window.stride == 1 else sc.FloorDiv(reached, stride)
         checks += [sc.Le(sc.index(0), number), sc.Lt(number, count)]
-        found.append(number)
-    return found, checks
+        scalars.append(number)
+    return scalars, checks
 
 
 def _apart(kernel: Sequence[int], sliding: Sequence[Window]) -> bool:
@@ -114,20 +114,20 @@ def _only(
     sizes: Sequence[sc.Scalar],
 ) -> tuple[list[sc.Scalar], list[sc.Scalar], list[sc.Scalar]]:
     """Of windows that are apart, the one that `at` may lie in; where in it; whether it does."""
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     inner: list[sc.Scalar] = []
     checks: list[sc.Scalar] = []
     for size, window, place, count, whole in zip(kernel, sliding, at, counts, sizes, strict=True):
         reached = plus(place, window.before)
         stride = sc.index(window.stride)
-        found.append(reached if window.stride == 1 else sc.FloorDiv(reached, stride))
+        scalars.append(reached if window.stride == 1 else sc.FloorDiv(reached, stride))
         inner.append(sc.index(0) if window.stride == 1 else sc.FloorMod(reached, stride))
         if size < window.stride:
             checks.append(sc.Lt(inner[-1], sc.index(size)))
         windows_, length = known(count), known(whole)
         if windows_ is None or length is None or length + window.before > windows_ * window.stride:
-            checks.append(sc.Lt(found[-1], count))
-    return found, inner, checks
+            checks.append(sc.Lt(scalars[-1], count))
+    return scalars, inner, checks
 
 
 def _spread_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
@@ -137,12 +137,12 @@ def _spread_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
     def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         if apart:
-            found, _, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
-            return guarded(checks, x[(n, c, *found)], sc.Lit(0, x.dtype))
+            scalars, _, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
+            return guarded(checks, x[(n, c, *scalars)], sc.Lit(0, x.dtype))
 
         def load(*k: sc.Scalar) -> sc.Scalar:
-            found, checks = _holding(sliding, at, k, x.shape[2:])
-            return as_dtype(guarded(checks, x[(n, c, *found)], sc.Lit(0, x.dtype)), inner)
+            terms, checks = _holding(sliding, at, k, x.shape[2:])
+            return as_dtype(guarded(checks, x[(n, c, *terms)], sc.Lit(0, x.dtype)), inner)
 
         return as_dtype(reduce("sum", kernel, load), x.dtype)
 
@@ -247,15 +247,15 @@ def _put_body(attrs: Values, out: TensorType, x: sc.Buffer, places: sc.Buffer) -
 
     def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         if apart:
-            found, own, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
-            here = sc.Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, own))
+            scalars, own, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
+            here = sc.Eq(as_dtype(places[(n, c, *scalars)], i64), _count(kernel, own))
             zero = sc.Lit(0, x.dtype)
-            return guarded(checks, sc.Select(here, x[(n, c, *found)], zero), zero)
+            return guarded(checks, sc.Select(here, x[(n, c, *scalars)], zero), zero)
 
         def load(*k: sc.Scalar) -> sc.Scalar:
-            found, checks = _holding(sliding, at, k, x.shape[2:])
-            here = sc.Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, k))
-            value = sc.Select(here, as_dtype(x[(n, c, *found)], inner), nothing)
+            terms, checks = _holding(sliding, at, k, x.shape[2:])
+            here = sc.Eq(as_dtype(places[(n, c, *terms)], i64), _count(kernel, k))
+            value = sc.Select(here, as_dtype(x[(n, c, *terms)], inner), nothing)
             return guarded(checks, value, nothing)
 
         return as_dtype(reduce("sum", kernel, load), x.dtype)

@@ -49,15 +49,15 @@ class Elaborator:
         """The term of every instance, in the order of the instances."""
         state = self.state
         self._keep()
-        made: list[ex.Expr] = []
+        exprs: list[ex.Expr] = []
         for instance, node in enumerate(state.nodes):
             if getattr(node, "_settled", 0):
-                made.append(node)
+                exprs.append(node)
                 continue
             of = state.types[instance]
             assert of is not None
             type_ = self.type(of)
-            kids = [made[kid] for kid in state.kids[instance]]
+            kids = [exprs[kid] for kid in state.kids[instance]]
             if node.__class__ is ex.Apply:  # the usual case, without a call
                 args = tuple(kids)
                 new: ex.Expr = node if args == node.args else ex.Apply(node.op, args, node.attrs)
@@ -69,8 +69,8 @@ class Elaborator:
                     level = 1
                     break
             ex.remember_type(new, type_, level)
-            made.append(new)
-        return made
+            exprs.append(new)
+        return exprs
 
     def type(self, of: Type) -> Type:
         """A type with all that was found out."""

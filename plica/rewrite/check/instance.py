@@ -214,8 +214,8 @@ class _Making:
         if tuples and isinstance(value, Hole) and value.name not in self.filling:
             items = range(len(tuples[0].items))
             names = [f"{value.name}{i}" for i in items]
-            made = tuple(self._expression(name, ANYTHING, ()) for name in names)
-            self._keep({value.name: ex.Tuple(made)})
+            exprs = tuple(self._expression(name, ANYTHING, ()) for name in names)
+            self._keep({value.name: ex.Tuple(exprs)})
         scrutinee = self.part(value)
         of = _type_of(scrutinee)
         clauses = []

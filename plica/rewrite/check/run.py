@@ -81,20 +81,20 @@ def height(trial: Trial, inputs: Inputs) -> float:
 
 def _changed(inputs: list[Array], places: list[int], source: random.Random) -> list[Array]:
     """The inputs with one element changed, or a few."""
-    made = list(inputs)
+    arrays = list(inputs)
     for _ in range(source.choice((1, 1, 2, 3))):
         at = source.choice(places)
-        array = made[at] = made[at].copy()
+        array = arrays[at] = arrays[at].copy()
         flat = array.reshape(-1)
         element = source.randrange(flat.size)
         if source.random() < 0.3:  # what another place holds
-            other = made[source.choice(places)].reshape(-1)
+            other = arrays[source.choice(places)].reshape(-1)
             value = other[source.randrange(other.size)]
         else:
             value = source.choice(MOVES)[1](flat, element, source)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             flat[element] = np.asarray(value).astype(array.dtype)
-    return made
+    return arrays
 
 
 def _next(flat: Array, at: int, source: random.Random) -> Any:

@@ -340,7 +340,7 @@ def spot_of(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Ver
     if not found:
         return Verdict("unread", next(iter(users)))
     (where, inner), *more = found
-    return GroupSpot(where, inner, depth, tuple([each for each, _ in more]))
+    return GroupSpot(where, inner, depth, tuple([scalars for scalars, _ in more]))
 
 
 def _is_read_again(value: Expr, places: Collection[tuple[Index, bool]]) -> bool:

@@ -66,11 +66,11 @@ class EdgeDecision:
 
 def explain(module: Module, limits: FusionLimits = DEFAULT_LIMITS) -> tuple[EdgeDecision, ...]:
     """Every edge between two operators of a module, in the order in which they are computed."""
-    found: list[EdgeDecision] = []
+    decisions: list[EdgeDecision] = []
     for _, function in infer(module).functions():
         if not is_primitive(function):
-            found += _edges(along_rows(function.body, limits))
-    return tuple(found)
+            decisions += _edges(along_rows(function.body, limits))
+    return tuple(decisions)
 
 
 def _edges(decisions: Decisions) -> list[EdgeDecision]:

@@ -229,8 +229,8 @@ def _read_at(value: Expr, decisions: Decisions, places: Sequence[int]) -> bool:
                 continue
             if theirs.dependent[number] or not theirs.places[number]:
                 return False
-            for each in theirs.places[number]:
-                there = moved(each, theirs, at)
+            for scalars in theirs.places[number]:
+                there = moved(scalars, theirs, at)
                 if [there[n : n + 1] for n in places] != [own[n : n + 1] for n in places]:
                     return False
     return True

@@ -308,14 +308,14 @@ def _transposed(sink: AccessPattern, there: Index, anchor: AccessPattern) -> Ind
     """The place in the sink of an element of the anchor, which the sink reads at `there`."""
     back = dict(zip(there, anchor.compute.axes, strict=True))
     ones = [axis for axis, at in zip(anchor.compute.axes, there, strict=True) if at is index(0)]
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     for number, place in enumerate(sink.identity):
         if isinstance(place, ScalarVar):
-            found.append(back[place])
+            scalars.append(back[place])
         else:  # an axis of length 1: the anchor's, if it has one there
             same = anchor.compute.axes[number : number + 1]
-            found += same if same and same[0] in ones else (index(0),)
-    return tuple(found)
+            scalars += same if same and same[0] in ones else (index(0),)
+    return tuple(scalars)
 
 
 def _source(order: Sequence[Expr]) -> str:

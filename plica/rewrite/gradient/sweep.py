@@ -105,8 +105,8 @@ class BlockSweep:
 
         def hand_on(d: Part) -> None:
             cotangent = self._whole(var, d)
-            found = pullback(dict(value.attrs), cotangent, var, *value.args)
-            for arg, part in zip(value.args, found, strict=True):
+            exprs = pullback(dict(value.attrs), cotangent, var, *value.args)
+            for arg, part in zip(value.args, exprs, strict=True):
                 if part is not None and arg in self.varying:
                     self.add(arg, part)
 

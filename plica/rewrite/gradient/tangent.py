@@ -129,11 +129,11 @@ class Tangents:
             case ty.TupleType(items):
                 parts = part if isinstance(part, tuple) else self.opened(of, part)
                 given = parts if isinstance(parts, tuple) else (None,) * len(items)
-                made = [
+                exprs = [
                     self.whole(item, given[at], projected(value, at))
                     for at, item in enumerate(items)
                 ]
-                return ex.Tuple(tuple(made))
+                return ex.Tuple(tuple(exprs))
             case ty.DataType() if part is None:
                 return ex.Call(self.constructor(of, 0)[0], (), of.args)
             case ty.TensorType() if part is None:

@@ -90,11 +90,11 @@ def _merge_renamed(function: Function) -> Function:
 
 def _spine(body: Expr) -> set[Expr]:
     """The lets that stand one in the body of the other, from the outermost on."""
-    found: set[Expr] = set()
+    exprs: set[Expr] = set()
     while isinstance(body, Let):
-        found.add(body)
+        exprs.add(body)
         body = body.body
-    return found
+    return exprs
 
 
 # --- equal lets ------------------------------------------------------------------------------

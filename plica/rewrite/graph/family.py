@@ -192,14 +192,14 @@ class Representation:
 
 def _copied(data: dict[DataName, DataDef]) -> set[DataName]:
     """The data types whose fields hold functions over their own type arguments."""
-    found: set[DataName] = set()
+    data_names: set[DataName] = set()
     size = -1
-    while len(found) > size:
-        size = len(found)
+    while len(data_names) > size:
+        size = len(data_names)
         for name, value in data.items():
-            if any(_depends(field, found) for c in value.constructors for field in c.fields):
-                found.add(name)
-    return found
+            if any(_depends(field, data_names) for c in value.constructors for field in c.fields):
+                data_names.add(name)
+    return data_names
 
 
 def _depends(field: Type, copied: set[DataName]) -> bool:

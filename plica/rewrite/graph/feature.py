@@ -58,31 +58,31 @@ def features(module: Module) -> frozenset[Feature]:
 
     `function` is one within another; `higher order` a parameter or result that is a function.
     """
-    known, found = infer(module), set[Feature]()
+    known, literal_types = infer(module), set[Feature]()
     tops = [function for _, function in known.functions()]
     if recursive(known):
-        found.add("recursion")
+        literal_types.add("recursion")
     for node in expressions(*tops):
         if (feature := _BY_CLASS.get(type(node))) is not None:
-            found.add(feature)
+            literal_types.add(feature)
         elif isinstance(node, Function):
-            found |= _of_function(node, within=node not in tops)
+            literal_types |= _of_function(node, within=node not in tops)
         if isinstance(node, ex.Let) and node.var in free_vars(node.value):
-            found.add("recursion")
-    return frozenset(found)
+            literal_types.add("recursion")
+    return frozenset(literal_types)
 
 
 def _of_function(of: Function, *, within: bool) -> set[Feature]:
-    found = set[Feature]({"function"} if within else ())
+    literal_types = set[Feature]({"function"} if within else ())
     if of.types:
-        found.add("polymorphism")
+        literal_types.add("polymorphism")
     if of.dims:
-        found.add("open size")
+        literal_types.add("open size")
     signature = [param.type for param in of.params] + [of.ret]
     kinds = [type(one) for type_ in signature if type_ is not None for one in post_order(type_)]
     if FuncType in kinds:
-        found.add("higher order")
-    return found
+        literal_types.add("higher order")
+    return literal_types
 
 
 @frozen(eq=False, slots=False)  # cached properties
@@ -102,13 +102,13 @@ class Dependences:
 
     def reaches(self, node: Expr) -> frozenset[Expr]:
         """All expressions that depend on one, itself among them."""
-        found, stack = {node}, [node]
+        exprs, stack = {node}, [node]
         while stack:
             for expr in self.users[stack.pop()]:
-                if expr not in found:
-                    found.add(expr)
+                if expr not in exprs:
+                    exprs.add(expr)
                     stack.append(expr)
-        return frozenset(found)
+        return frozenset(exprs)
 
 
 def dependences(of: Expr) -> Dependences:

@@ -197,8 +197,8 @@ def _rewritten(function: Function, lifted: Mapping[Expr, _Lifted]) -> dict[Expr,
 
 def sorted_types(var: Var) -> list[TypeVar]:
     """The type variables in the type of a variable, by name."""
-    found = [free_var for free_var in free_vars(var) if isinstance(free_var, TypeVar)]
-    return sorted(found, key=lambda each: each.name)
+    type_vars = [free_var for free_var in free_vars(var) if isinstance(free_var, TypeVar)]
+    return sorted(type_vars, key=lambda each: each.name)
 
 
 def outer_dims(function: Function, captured: tuple[Var, ...]) -> tuple[ScalarVar, ...]:

@@ -311,20 +311,20 @@ class LayoutConverter:
     ) -> tuple[Layout, ...] | None:
         """The layouts of the arguments and of the result of an operator that was asked for."""
         words = self.desired[op]
-        found = _read(words, letters)
-        if found is None or not all(each.is_permutation for each in own):
+        layouts = _read(words, letters)
+        if layouts is None or not all(each.is_permutation for each in own):
             return None
         assert isinstance(result, TensorType)
         shapes = [
             tuple(of.shape[mine.positions(a)[0]] for a in range(mine.rank))
             for of, mine in zip((*types, result), own, strict=True)
         ]
-        data = found[0]
+        data = layouts[0]
         chosen = [_fitting(data, shapes[0])]
         if len(letters) > 2:
-            given = found[1] if len(found) > 1 else _kernel(data, letters)
+            given = layouts[1] if len(layouts) > 1 else _kernel(data, letters)
             chosen.append(_fitting(given, shapes[1]))
-        layout = found[-1] if len(found) == len(letters) else data
+        layout = layouts[-1] if len(layouts) == len(letters) else data
         return (*chosen, _fitting(layout, shapes[-1]))
 
     def _form(

@@ -34,8 +34,8 @@ def guard_edits(base: Rule) -> Iterator[NamedRule]:
     if base.when is not None:
         word = getattr(base.when, "__name__", "")
         yield f"no guard {word}".rstrip(), spoilt(base, when=None)
-    found = [node for node in post_order(base.left) if isinstance(node, Hole)]
-    for hole in dict.fromkeys(found):
+    holes = [node for node in post_order(base.left) if isinstance(node, Hole)]
+    for hole in dict.fromkeys(holes):
         for demand in ("dtypes", "ranks", "shape", "when", "constant"):
             if not getattr(hole.constraint, demand):
                 continue

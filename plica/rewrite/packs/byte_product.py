@@ -354,7 +354,7 @@ def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
     """The integers, scales and zero points of a term that restores constants."""
     if not isinstance(of, Apply) or of.op != "multiply":
         return None
-    found = [_numbers(*each) for each in (of.args, of.args[::-1])]
+    found = [_numbers(*exprs) for exprs in (of.args, of.args[::-1])]
     return next((each for each in found if each is not None), None)
 
 
@@ -381,8 +381,8 @@ def _numbers(moved: Expr, scale: Expr) -> tuple[Array, Array, Array] | None:
     of_numbers = tensor_dtype(numbers)
     if of_numbers is None or not of_numbers.is_integer:
         return None
-    found = [value_anew(expr) for expr in (numbers, scale, zero)]
-    values = [array for array in found if array is not None]
+    arrays = [value_anew(expr) for expr in (numbers, scale, zero)]
+    values = [array for array in arrays if array is not None]
     if len(values) != 3:
         return None
     whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)

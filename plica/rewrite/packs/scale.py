@@ -357,7 +357,7 @@ def is_larger(m: PatternMatch) -> bool:
     shape, sizes = shape_of(m.s), shape_of(m.n)
     if len(shape) > len(sizes):
         return False
-    many, few = ([known(size) or 0 for size in each] for each in (sizes, shape))
+    many, few = ([known(size) or 0 for size in scalars] for scalars in (sizes, shape))
     return 0 < prod(few) < prod(many)
 
 

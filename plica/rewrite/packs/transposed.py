@@ -200,8 +200,8 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
     every = list(product(*one.axes))
     if prod(steps) > MAX_PHASES or any(p.taps < 1 or p.start > 0 for each in every for p in each):
         return None
-    weights = [reversed_taps(m.w, one, each) for each in every]
-    sides = [tuple([(-p.start, p.stop - 1) for p in each]) for each in every]
+    weights = [reversed_taps(m.w, one, phases) for phases in every]
+    sides = [tuple([(-p.start, p.stop - 1) for p in phases]) for phases in every]
     if m.groups == 1 and len({*sides}) == 1:
         whole = conv(m.x, concat(tuple(weights)), padding=sides[0])
     else:

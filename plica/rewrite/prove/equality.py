@@ -102,8 +102,8 @@ def _comes_out_of(
 
 def _one_fold(reading: RuleReading, term: Scalar) -> Scalar | None:
     """The one reduction in a scalar; what it combines may hold others."""
-    found = [node for node in post_order(term) if node in reading.folds]
-    return found[0] if len(found) == 1 and isinstance(found[0], Scalar) else None
+    scalars = [node for node in post_order(term) if node in reading.folds]
+    return scalars[0] if len(scalars) == 1 and isinstance(scalars[0], Scalar) else None
 
 
 def _comes_out(

@@ -203,10 +203,10 @@ class Candidates:
 
     def of(self, pattern: Term, number: int) -> tuple[Term, ...]:
         """The terms of a class that have the structure of the pattern."""
-        if (found := self._memo.get((pattern, number))) is None:
-            found = tuple(dict.fromkeys(itertools.islice(self._find(pattern, number), CAP)))
-            self._memo[pattern, number] = found
-        return found
+        if (terms := self._memo.get((pattern, number))) is None:
+            terms = tuple(dict.fromkeys(itertools.islice(self._find(pattern, number), CAP)))
+            self._memo[pattern, number] = terms
+        return terms
 
     def _find(self, pattern: Term, number: int) -> Iterable[Term]:
         graph = self.graph

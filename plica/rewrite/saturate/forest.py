@@ -65,7 +65,7 @@ class Forest:
 
     def explain(self, a: Term, b: Term, limit: int) -> list[Edge] | None:
         """The rule applications from `a` to `b`, or None if there are more than `limit`."""
-        found: list[Edge] = []
+        edges: list[Edge] = []
         work: list[Item] = []
         visits = 0
         work.extend(reversed(self._way(a, b, ())))
@@ -75,7 +75,7 @@ class Forest:
             if visits > 4 * limit:
                 return None
             if isinstance(item, Edge):
-                found.append(item)
+                edges.append(item)
                 continue
             x, y, path = item
             inner: list[Item] = []
@@ -84,7 +84,7 @@ class Forest:
                 if before is not after:
                     inner.extend(self._way(before, after, (*path, place)))
             work.extend(reversed(inner))
-        return found if len(found) <= limit else None
+        return edges if len(edges) <= limit else None
 
     def _way(self, a: Term, b: Term, path: tuple[int, ...]) -> list[Item]:
         """The edges from `a` to `b` in their tree."""

@@ -67,24 +67,24 @@ def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> 
     sizes = (*of.shape, *of.inner)
     rank = len(sizes) + 1
     everyone = np.arange(count).reshape([count] + [1] * len(sizes))
-    found: list[Array] = []
+    arrays: list[Array] = []
     with np.errstate(over="ignore"):
         for step in of.steps:
             word, rest = step[0], step[1:]
             if (binary := BINARY.get(word)) is not None:
-                found.append(binary(found[rest[0]], found[rest[1]]))
+                arrays.append(binary(arrays[rest[0]], arrays[rest[1]]))
             elif word == "load":
-                places = (everyone, *(found[at] for at in rest[1]))
-                found.append(inputs[rest[0]][places])
+                places = (everyone, *(arrays[at] for at in rest[1]))
+                arrays.append(inputs[rest[0]][places])
             elif word == "axis":
                 shape = [1] * rank
                 shape[1 + rest[0]] = sizes[rest[0]]
-                found.append(np.arange(sizes[rest[0]]).reshape(shape))
+                arrays.append(np.arange(sizes[rest[0]]).reshape(shape))
             elif word in REDUCE:
-                found.append(_reduced(REDUCE[word], found[rest[0]], rest[1], sizes))
+                arrays.append(_reduced(REDUCE[word], arrays[rest[0]], rest[1], sizes))
             else:
-                found.append(_OTHERS[word](found, rest, given, rank))
-    result = found[-1]
+                arrays.append(_OTHERS[word](arrays, rest, given, rank))
+    result = arrays[-1]
     shown = result.reshape(result.shape[: 1 + len(of.shape)])
     return np.broadcast_to(shown, (count, *of.shape))
 

@@ -132,14 +132,14 @@ class RowLaunch:
             return [], []
         piece = next(row_piece for row_piece in self.pieces if row_piece.size <= rows)
         parts = -(-rows // piece.size)
-        made = [
+        launches = [
             DeviceLaunch(
                 each.function, checked_grid((each.grid[0] * parts, *each.grid[1:])), each.block,
                 each.shared, piece.slots, len(piece.scratch), numbers=(rows,),
             )
             for each in piece.functions
         ]  # fmt: skip
-        return made, [size * parts for size in piece.scratch]
+        return launches, [size * parts for size in piece.scratch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +285,9 @@ def open_from_data(given: object) -> OpenProgram:
         raise damaged("A dim of the launches in the artefact has no name.", repr(dims)[:200])
     known = frozenset(names)
     held = _texts(rooms, known)
-    made = tuple([_slot(slot, known, len(held)) for slot in slots])
-    every = tuple([_step(step, known, len(made)) for step in steps])
-    return OpenProgram(names, made, held, every, _texts(needs, known))
+    open_slots = tuple([_slot(slot, known, len(held)) for slot in slots])
+    every = tuple([_step(step, known, len(open_slots)) for step in steps])
+    return OpenProgram(names, open_slots, held, every, _texts(needs, known))
 
 
 def _slot(given: object, names: frozenset[str], rooms: int) -> OpenSlot:

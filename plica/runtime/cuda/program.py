@@ -129,9 +129,9 @@ class CudaExecutable(Executable):
                 current = self._tensors.stream()
                 # The lifetime of another library's stream handle is unknown.
                 if other is None or (other in LASTING and current in LASTING):
-                    found = self._among_tensors(places, current, waits=other is None)
+                    device_arrays = self._among_tensors(places, current, waits=other is None)
                     self._pending = () if other is None else args
-                    return found[0] if self._interface.single else tuple(found)
+                    return device_arrays[0] if self._interface.single else tuple(device_arrays)
             self._take_turn()
             if other is not None:
                 self._follow(other)

@@ -199,8 +199,8 @@ class Plan:
         at_hand = [at in self._at_hand for at in outputs]
 
         def call(frame: PlanFrame) -> None:
-            made = host(frame.arrays[given], **named)
-            for at, array, told in zip(outputs, made, at_hand, strict=True):
+            arrays = host(frame.arrays[given], **named)
+            for at, array, told in zip(outputs, arrays, at_hand, strict=True):
                 if told and array is not None:
                     frame.put(at, array)
                 elif array is not None:

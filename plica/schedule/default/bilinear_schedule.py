@@ -368,10 +368,10 @@ def inside(
     """The loops of a block inside a number of others, for axes of given extents: moves drop unit
     axes."""
     every: tuple[Handle, ...] = yield st.loops(of)
-    rest, found = iter(every[depth:]), list[Handle]()
+    rest, handles = iter(every[depth:]), list[Handle]()
     for extent in extents:
-        found.append((yield st.add_unit_loop(of)) if extent == 1 else next(rest))
-    return tuple(found)
+        handles.append((yield st.add_unit_loop(of)) if extent == 1 else next(rest))
+    return tuple(handles)
 
 
 def in_lanes(nest: LaneNest) -> Body:

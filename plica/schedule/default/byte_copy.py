@@ -64,7 +64,7 @@ def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
 def _reads_rows(of: Block) -> bool:
     """Whether neighbours of a copy come from several rows, along its second-last axis."""
     along = [free_vars(read.indices[-1]) for read in reads(of) if read.indices]
-    return all(of.vars[-2] in each and of.vars[-1] not in each for each in along)
+    return all(of.vars[-2] in terms and of.vars[-1] not in terms for terms in along)
 
 
 def _has_border(of: Block) -> bool:

@@ -58,10 +58,10 @@ def coded_digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     dot, flow = machine.dot, block_flow(kernel)
     if dot is None or flow is None:
         return None
-    found = [block for block in flow.blocks.values() if is_of_digits(block, flow, kernel)]
-    if len(found) != 1:
+    blocks = [block for block in flow.blocks.values() if is_of_digits(block, flow, kernel)]
+    if len(blocks) != 1:
         return None
-    (dots,) = found
+    (dots,) = blocks
     (part,) = flow.readers[made_by(dots)]
     (total,) = flow.readers[made_by(part)]
     return _schedule(flow, dots, part, total, kernel, machine)

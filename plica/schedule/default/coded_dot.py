@@ -165,7 +165,7 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
     digit = digit_of(integer(j), d, several) if which else sc.Cast(integer(j), i8)
     split = Each(scratch("digits", (*own.values(), spans, *which.values(), span), i8),
                  (*above, k, *which, j), digit)  # fmt: skip
-    made = [peak, unit, fixed, split]
+    stages = [peak, unit, fixed, split]
     steps = span // (QUAD * lanes)
     place = (t * lanes + l) * QUAD + s if steps > 1 else l * QUAD + s
     of_lane = {t: steps, s: QUAD} if steps > 1 else {s: QUAD}
@@ -177,7 +177,7 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
     if offset:
         less = summed(of_lane, integer(place) * sc.Lit(offset, i32))
         below = Each(scratch("below", (*own.values(), spans, lanes), i32), (*above, k, l), less)
-        made.append(below)
+        stages.append(below)
 
     # Bytes, their dot products, and the scaled results.
     wide = term_digits([1, span, *[cut for cut in cuts if cut > span]], names)
@@ -217,7 +217,7 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
         scratch("sum", (*used.values(), *blocks.values(), lanes), i32),
         (*every, l), summed(over, worth(both, d, several) if which else both),
     )  # fmt: skip
-    made += [codes, one]
+    stages += [codes, one]
     total: sc.Scalar = sc.Load(one.out, (*every, l))
     if below is not None:
         total = sc.Add(total, sc.Load(below.out, (*above, there, l)))
@@ -247,7 +247,7 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
         sums = Each(scratch("sums", size, f32), (*above, g), sc.Reduce("sum", *whole, data))
         value_of = sc.Mul(rest, sc.Load(sums.out, at_run))
         minima, read = hoisted(value_of, fold, runs, l, names, (sums.out,))
-        made += [sums, *minima]
+        stages += [sums, *minima]
         if isinstance(read, sc.Load) and minima:  # in the lanes in which they are made
             (*axes_of, last), width = minima[0].axes, known(read.buffer.shape[-1]) or 0
             read = sc.Load(read.buffer, (*axes_of, last))
@@ -255,7 +255,7 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
             parts.append(CodedSum(summed(left, read), last, width))
         else:
             parts.append(CodedSum(summed(runs, read)))
-    return joined(of, product, (*made, *scales), parts, names)
+    return joined(of, product, (*stages, *scales), parts, names)
 
 
 def linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:

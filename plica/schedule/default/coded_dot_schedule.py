@@ -47,8 +47,8 @@ def coded_dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     dot, flow = machine.dot, block_flow(kernel)
     if dot is None or not dot.pairs or flow is None:
         return None
-    found = [block for block in flow.blocks.values() if _multiplies_digits(block, kernel)]
-    return _schedule(flow, found[0], machine, kernel) if len(found) == 1 else None
+    blocks = [block for block in flow.blocks.values() if _multiplies_digits(block, kernel)]
+    return _schedule(flow, blocks[0], machine, kernel) if len(blocks) == 1 else None
 
 
 def _multiplies_digits(of: Block, kernel: Kernel) -> bool:

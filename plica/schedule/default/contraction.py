@@ -258,14 +258,14 @@ def says_inside(condition: sc.Scalar, of: sc.Load) -> bool:
 
 def _moved(guards: Sequence[sc.Scalar], of: sc.Load, to: sc.Load) -> tuple[sc.Scalar, ...]:
     """The guards of a load whose indices are written in another way."""
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     for old, new, size in zip(of.indices, to.indices, of.buffer.shape, strict=True):
         both = {
             sc.Le(sc.index(0), old): sc.Le(sc.index(0), new),
             sc.Lt(old, size): sc.Lt(new, size),
         }
-        found += [now for before, now in both.items() if before in guards]
-    return tuple(found)
+        scalars += [now for before, now in both.items() if before in guards]
+    return tuple(scalars)
 
 
 def _is_affine(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:

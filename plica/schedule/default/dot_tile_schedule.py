@@ -53,8 +53,8 @@ def dot_tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _joins_lanes(flow: BlockFlow) -> bool:
     """Whether each element of the result is made of a few lanes of a stage."""
-    found = [load for load in reads(flow.result) if load.buffer in flow.writer]
-    lanes = [known(load.indices[-1]) for load in found if load.indices]
+    loads = [load for load in reads(flow.result) if load.buffer in flow.writer]
+    lanes = [known(load.indices[-1]) for load in loads if load.indices]
     return sorted(lane for lane in lanes if lane is not None) == [*range(FEW_LANES)]
 
 

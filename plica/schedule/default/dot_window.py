@@ -215,9 +215,9 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _band(of: Block, row: sc.ScalarVar) -> int | None:
     """The number of result rows computed from one copy, or None if there is a single copy."""
-    found = [n for read in reads(of) for n in post_order(*read.indices)
+    floor_divs = [n for read in reads(of) for n in post_order(*read.indices)
              if isinstance(n, sc.FloorDiv) and n.left is row]  # fmt: skip
-    return known(found[0].right) if found else None
+    return known(floor_divs[0].right) if floor_divs else None
 
 
 def _bordered(of: Block, copy: Handle) -> Body:

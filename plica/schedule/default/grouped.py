@@ -55,11 +55,11 @@ def by_group(of: Stages) -> Stages | None:
 def _same(of: Each, before: Sequence[Each], apart: _Apart) -> ScalarVar | None:
     """The axis of a stage at which it reads the cut axis of stages before it."""
     cut = {stage.out: apart.cut[stage.out] for stage in before if stage.out in apart.cut}
-    found = {load.indices[cut[load.buffer]] for load in loads(of.value) if load.buffer in cut}
-    if len(found) != 1:
-        apart.fails = apart.fails or bool(found)
+    scalars = {load.indices[cut[load.buffer]] for load in loads(of.value) if load.buffer in cut}
+    if len(scalars) != 1:
+        apart.fails = apart.fails or bool(scalars)
         return None
-    (place,) = found
+    (place,) = scalars
     if not isinstance(place, ScalarVar) or place not in of.axes:
         apart.fails = True
         return None
@@ -146,18 +146,18 @@ class _Apart:
         return node
 
     def places(self, indices: Index) -> Index:
-        found: list[Scalar] = []
+        scalars: list[Scalar] = []
         for place in indices:
-            found += [self.group, self.one] if place is self.axis else [place]
-        return tuple(found)
+            scalars += [self.group, self.one] if place is self.axis else [place]
+        return tuple(scalars)
 
     def shape(self, indices: Index, sizes: Index) -> Index:
-        found: list[Scalar] = []
+        scalars: list[Scalar] = []
         for place, size in zip(indices, sizes, strict=True):
             if place is not self.axis:
-                found.append(size)
+                scalars.append(size)
                 continue
             whole = known(size) or 0
             self.fails |= whole % self.each != 0
-            found += [index(whole // self.each), index(self.each)]
-        return tuple(found)
+            scalars += [index(whole // self.each), index(self.each)]
+        return tuple(scalars)

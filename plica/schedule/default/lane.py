@@ -29,10 +29,10 @@ REPEATS: Final = (2, 4, 8)
 
 def nested(of: Scalar) -> frozenset[Reduce]:
     """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
-    found = list(exposed(of))
-    for reduction in found:
-        found += [one for one in exposed(reduction.body) if one not in found]
-    return frozenset(found)
+    reductions = list(exposed(of))
+    for reduction in reductions:
+        reductions += [one for one in exposed(reduction.body) if one not in reductions]
+    return frozenset(reductions)
 
 
 def is_row(

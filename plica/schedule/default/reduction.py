@@ -292,12 +292,12 @@ class _Parts:
         for like, new in (("joined", lanes), ("few", FEW_LANES)):
             if new > width or (new == width and like == "few"):
                 continue
-            found = first if like == "joined" else [lane(v + n * new) for n in range(width // new)]
-            found = [*found, *left(new, v)]
-            if len(found) > 1 or not isinstance(found[0], Load):
-                last, width = self.add(like, halved(found, join), (v, index(new))), new
-        found = [*[lane(index(each)) for each in range(width)], *left(1, index(0))]
-        whole: Scalar = self.add("total", halved([*found, *map(widened, behind[1:])], join))
+            terms = first if like == "joined" else [lane(v + n * new) for n in range(width // new)]
+            terms = [*terms, *left(new, v)]
+            if len(terms) > 1 or not isinstance(terms[0], Load):
+                last, width = self.add(like, halved(terms, join), (v, index(new))), new
+        terms = [*[lane(index(each)) for each in range(width)], *left(1, index(0))]
+        whole: Scalar = self.add("total", halved([*terms, *map(widened, behind[1:])], join))
         if self.outer and done < cut.length:
             over = (*self.outer, (t, index(cut.length - done)))
             whole = join(whole, self.add("rest", self.fold(widened(self.term(t + done)), *over)))

@@ -50,11 +50,11 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     Everything goes into the loop over the result's rows.
     """
     flow = block_flow(kernel)
-    found = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
-    if flow is None or not found:
+    blocks = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
+    if flow is None or not blocks:
         return None
     # a single row may be read as one vector of parts
-    parts = [block for block in found if known(made_by(block).shape[-2]) != 1] or found
+    parts = [block for block in blocks if known(made_by(block).shape[-2]) != 1] or blocks
     run_of = {after: part for part in parts if (after := _adding(part, flow)) is not None}
     runs = list(run_of.values())
     rows_of_parts = [_spatial(part) - 2 for part in parts if part not in runs]
@@ -158,9 +158,9 @@ def _is_part(of: Block, flow: BlockFlow) -> bool:
     if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
         return False
     buffer = made_by(of)
-    found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
-    return bool(found) and known(buffer.shape[-1]) != 1 and all(
-        isinstance(load.indices[-2], Lit) for load in found
+    loads = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
+    return bool(loads) and known(buffer.shape[-1]) != 1 and all(
+        isinstance(load.indices[-2], Lit) for load in loads
     )  # fmt: skip
 
 
@@ -193,12 +193,12 @@ def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
 
 def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
     """The blocks whose elements are lanes of parts, which are joined step by step."""
-    found = [*parts]
+    blocks = [*parts]
     for block in every:
-        made = {made_by(one) for one in found}
-        if _spatial(block) > around and any(load.buffer in made for load in reads(block)):
-            found.append(block)
-    return found
+        buffers = {made_by(one) for one in blocks}
+        if _spatial(block) > around and any(load.buffer in buffers for load in reads(block)):
+            blocks.append(block)
+    return blocks
 
 
 def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds: bool) -> Body:

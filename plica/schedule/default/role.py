@@ -94,8 +94,8 @@ def reads(of: Block) -> list[Load]:
     """The loads of a block, without its accumulator."""
     assert isinstance(of.body, Store)
     own = of.body.buffer
-    found = [node for node in post_order(of.body) if isinstance(node, Load)]
-    return [load for load in found if load.buffer is not own]
+    loads = [node for node in post_order(of.body) if isinstance(node, Load)]
+    return [load for load in loads if load.buffer is not own]
 
 
 def made_by(of: Block) -> Buffer:
@@ -150,11 +150,11 @@ def contraction_blocks(
     """The roles of a kernel's blocks, or None unless exactly one is a suitable reduction with one
     consumer. With `runs`, it may go in runs."""
     flow = block_flow(kernel)
-    found = [] if flow is None else [e for e in flow.blocks.values() if wanted(e)]
-    apart = _in_runs(flow, found) if flow is not None and runs and len(found) > 1 else None
-    if flow is None or (len(found) != 1 and apart is None):
+    blocks = [] if flow is None else [e for e in flow.blocks.values() if wanted(e)]
+    apart = _in_runs(flow, blocks) if flow is not None and runs and len(blocks) > 1 else None
+    if flow is None or (len(blocks) != 1 and apart is None):
         return None
-    total, adds, tail = (found[0], None, None) if apart is None else apart
+    total, adds, tail = (blocks[0], None, None) if apart is None else apart
     after = flow.readers.get(made_by(adds or total), ())
     operands = sides(total)
     if operands is None or len(after) != 1:
@@ -231,8 +231,8 @@ def sides(of: Block) -> tuple[Load, Load | None] | None:
 
 def only_load(of: Term) -> Load | None:
     """The only load of a term, besides values shared by all elements, or None."""
-    found = [node for node in post_order(of) if isinstance(node, Load) and node.indices]
-    return found[0] if len(found) == 1 else None
+    loads = [node for node in post_order(of) if isinstance(node, Load) and node.indices]
+    return loads[0] if len(loads) == 1 else None
 
 
 def reads_rows(of: Block) -> bool:

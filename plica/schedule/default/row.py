@@ -59,14 +59,14 @@ def rows_of(of: Stages) -> int | None:
     count = max((at + 1 for at, size in enumerate(sizes) if known(size) != 1), default=0)
     if not (rows := max(count, min(1, len(sizes)))):
         return None
-    made: set[sc.Buffer] = set()
+    buffers: set[sc.Buffer] = set()
     for stage in every:
         if stage.out.shape[:rows] != sizes[:rows]:
             return None
         for load in loads(stage.value):
-            if load.buffer in made and not _at_row(load, stage, rows):
+            if load.buffer in buffers and not _at_row(load, stage, rows):
                 return None
-        made.add(stage.out)
+        buffers.add(stage.out)
     return rows
 
 

@@ -192,11 +192,11 @@ class _Writer:
         lane, lanes = self.names.var("v"), self.lanes
         hits = sc.Buffer(self.names.name("hits"), (sc.index(lanes),), i32, "local")
         one, none = sc.Lit(1, i32), sc.Lit(0, i32)
-        found: list[sc.Scalar] = [
+        scalars: list[sc.Scalar] = [
             sc.Select(self.is_wanted(start + (lane + lanes * number)), one, none)
             for number in range(self.vectors)
         ]
-        counted = _vectors(lane, lanes, Store(hits, (lane,), reduce(sc.Add, found)))
+        counted = _vectors(lane, lanes, Store(hits, (lane,), reduce(sc.Add, scalars)))
         all_of_them = self.each(start, lanes * self.vectors)
         asked = self.with_sum(hits, lambda sum_: Branch(sc.Lt(none, sum_), all_of_them, NOTHING))
         return Alloc(hits, seq(counted, asked))

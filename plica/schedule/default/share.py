@@ -150,7 +150,7 @@ def shares(
     reads: SharedReads | None = None,
 ) -> list[LoopShare[H]]:
     """What cores may share: loops from each one on, the outermost first, and few before many."""
-    found: list[LoopShare[H]] = []
+    loop_shares: list[LoopShare[H]] = []
     goes = [count for _, count, _ in loops]
     for first, (_, extent, left) in enumerate(loops):
         calls = prod([each for _, each, _ in loops[:first]])
@@ -159,7 +159,7 @@ def shares(
             counts.append(counts[-1] * loops[last][1])
             last += 1
         cut = 0.0 if _joins(loops[first]) else left
-        found += [
+        loop_shares += [
             LoopShare(
                 tuple([loop for loop, _, _ in loops[first : first + many]]),
                 _busy(count, cut, cores)
@@ -168,7 +168,7 @@ def shares(
             )
             for many, count in enumerate(counts, 1)
         ]
-    return found
+    return loop_shares
 
 
 def _joins(loop: tuple[H, int, float]) -> bool:

@@ -205,8 +205,8 @@ def parts_of(size: int, side: int, together: int, *, overlaps: bool = True) -> l
         group, together, left = side, 1, whole % side * (not overlaps)
     if 0 < left < side < whole:
         left += group if whole > group else 0
-    found = [AxisPart(whole - left, together), AxisPart(left, 1), AxisPart(few, 0)]
-    return [axis_part for axis_part in found if axis_part.length]
+    axis_parts = [AxisPart(whole - left, together), AxisPart(left, 1), AxisPart(few, 0)]
+    return [axis_part for axis_part in axis_parts if axis_part.length]
 
 
 def _parts(of: Transpose, one: Handle, rows: Handle, columns: Handle, shares: bool) -> Body:
@@ -218,19 +218,19 @@ def _parts(of: Transpose, one: Handle, rows: Handle, columns: Handle, shares: bo
     widths = parts_of(
         of.sizes[of.column], of.side, of.strip, overlaps=not shares or of.rows_outside
     )
-    found: list[Handle] = []
+    handles: list[Handle] = []
     for square, across, along, width in (yield from _parted(one, columns, rows, widths)):
         if not width.squares:
-            found.append(across)
+            handles.append(across)
             continue
         yield st.reorder(along, across)
         for each, down, over, height in (yield from _parted(square, along, across, heights)):
             if height.squares:
-                found.append((yield from _squares(of, each, (down, height), (over, width))))
+                handles.append((yield from _squares(of, each, (down, height), (over, width))))
             else:
                 yield st.reorder(over, down)
-                found.append(over)
-    return found
+                handles.append(over)
+    return handles
 
 
 def _parted(one: Handle, outer: Handle, inner: Handle, parts: Sequence[AxisPart]) -> Body:

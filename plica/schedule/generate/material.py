@@ -105,15 +105,15 @@ class Material:
 
     def shape(self, rank: int) -> tuple[sc.Scalar, ...]:
         """Extents with a small product."""
-        found: list[sc.Scalar] = []
+        scalars: list[sc.Scalar] = []
         points = 1
         for _ in range(rank):
             extent = self.random.choice(self.extents)
             if points * self.size(extent) > MAX_POINTS:
                 extent = index(2)
             points *= self.size(extent)
-            found.append(extent)
-        return tuple(found)
+            scalars.append(extent)
+        return tuple(scalars)
 
     def source(self) -> sc.Buffer:
         """A buffer to read, usually the latest one."""

@@ -113,15 +113,15 @@ class StagedCopy(Instruction):
         buffer = self.used(every[site.node.label])[self.index]
         if not self.consumers and not self.copies_out:
             return buffer, [each for each in every.values() if buffer in each.inputs]
-        found: list[FlowStage] = []
+        flow_stages: list[FlowStage] = []
         for handle in self.consumers:
             block = scene.block(handle).node
             stage = every.get(block.label)
             if stage is None or buffer not in (stage.inputs if self.copies_out else stage.reads):
                 expected = f"a block of the same scope that reads {buffer.name}"
                 return buffer, Problem("consumers", f"the block {block.label}", expected, "another")
-            found.append(stage)
-        return buffer, found
+            flow_stages.append(stage)
+        return buffer, flow_stages
 
     copies_out: ClassVar[bool] = False
     """Whether the block writes to the copy, and not the buffer's readers read it."""

@@ -37,8 +37,8 @@ class GetChildBlocks(Instruction):
         of_block = self.parent.sort == "block"
         parent: Block | For
         parent = scene.block(self.parent).node if of_block else scene.loop(self.parent).node
-        found = [child.block for child in children(parent.body)]
-        return Edited(scene.kernel, tuple(block.label for block in found))
+        blocks = [child.block for child in children(parent.body)]
+        return Edited(scene.kernel, tuple(block.label for block in blocks))
 
 
 def child_blocks(parent: Handle) -> Instruction:

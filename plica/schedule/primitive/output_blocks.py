@@ -27,8 +27,8 @@ class GetOutputBlocks(Instruction):
         return None
 
     def edit(self, scene: Scene) -> Edited:
-        found = outputs(scene.kernel)
-        return Edited(scene.kernel, tuple(block.label for block in found))
+        blocks = outputs(scene.kernel)
+        return Edited(scene.kernel, tuple(block.label for block in blocks))
 
 
 def output_blocks() -> Instruction:

@@ -30,8 +30,8 @@ class GetProducers(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
-        found = found_before(scope_of(scene.kernel, site), site.node.label)
-        return Edited(scene.kernel, tuple(block.label for block in found))
+        blocks = found_before(scope_of(scene.kernel, site), site.node.label)
+        return Edited(scene.kernel, tuple(block.label for block in blocks))
 
 
 def producers(block: Handle) -> Instruction:

@@ -74,8 +74,8 @@ class ReverseComputeInline(Instruction):
             return Problem("one-store", where, "a body of one store", "another body")
         every = list(stages(scope).values())
         mine = next(flow_stage for flow_stage in every if flow_stage.block is block)
-        made = [b for b in mine.inputs if any(b in e.writes for e in every)]
-        if (problem := _between(scene, site, mine, every, made)) is not None:
+        buffers = [b for b in mine.inputs if any(b in e.writes for e in every)]
+        if (problem := _between(scene, site, mine, every, buffers)) is not None:
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"

@@ -258,12 +258,12 @@ def block_below(scene: Scene, site: sites.Site[For]) -> sites.Site[Block] | None
 
 def chain_of(site: sites.Site[Block]) -> list[For]:
     """The loops around a block that run nothing else, outermost first."""
-    found: list[For] = []
+    loops: list[For] = []
     for stmt, _ in reversed(site.above):
         if not isinstance(stmt, For):
             break
-        found.append(stmt)
-    return found[::-1]
+        loops.append(stmt)
+    return loops[::-1]
 
 
 def rfactor(loop: Handle, axis: int = 0) -> Instruction:

@@ -179,12 +179,12 @@ class TransposeTile(Instruction):
 
 def _nest(rows: For, lanes: For, block: Block) -> tuple[For, ...] | None:
     """The loops from that of rows to that of lanes, or None if other statements are between."""
-    found = [rows]
-    while found[-1] is not lanes:
-        if not isinstance(found[-1].body, For):
+    loops = [rows]
+    while loops[-1] is not lanes:
+        if not isinstance(loops[-1].body, For):
             return None
-        found.append(found[-1].body)
-    return tuple(found) if len(found) > 1 and lanes.body is block else None
+        loops.append(loops[-1].body)
+    return tuple(loops) if len(loops) > 1 and lanes.body is block else None
 
 
 @frozen(eq=False)

@@ -92,12 +92,12 @@ class CycleMeasurer:
         """The simulated seconds of each point."""
         if not isinstance(task, LayerTask):
             raise CompilerBug(f"a {type(task).__name__} is not a layer of an accelerator")
-        found: list[Measured] = []
+        sizes_measured: list[Measured] = []
         for point in points:
-            found.append(measured(point, _outcome(task, tiling_of(space, point))))
+            sizes_measured.append(measured(point, _outcome(task, tiling_of(space, point))))
             if arrived is not None:
-                arrived(found[-1])
-        return tuple(found)
+                arrived(sizes_measured[-1])
+        return tuple(sizes_measured)
 
 
 def _outcome(task: LayerTask, tiling: ConvTiling) -> Outcome:

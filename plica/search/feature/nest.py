@@ -103,17 +103,17 @@ def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
     """The nests of a kernel, in the order of the text; blocks are loops first."""
     if any(isinstance(statement, st.Block) for statement in st.statements(kernel.body)):
         kernel = blocks_to_loops(kernel)
-    found: list[NestFeature] = []
+    nest_features: list[NestFeature] = []
     stack: list[tuple[st.Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
     while stack:
         stmt, here = stack.pop()
         match stmt:
             case st.Store(buffer, indices, value):
-                found.append(_stored(buffer, indices, value, here))
+                nest_features.append(_stored(buffer, indices, value, here))
                 continue
             case st.Invoke():
                 nest = _invoked(stmt, here)
-                found += [] if nest is None else [nest]
+                nest_features += [] if nest is None else [nest]
                 continue
             case st.For(var, extent, kind, _):
                 here = evolve(here, loops=(*here.loops, (var, _size(extent), kind)))
@@ -126,7 +126,7 @@ def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
             case _:
                 pass
         stack.extend([(substatement, here) for substatement in reversed(st.substatements(stmt))])
-    return tuple(found)
+    return tuple(nest_features)
 
 
 def _stored(
@@ -138,11 +138,11 @@ def _stored(
         here = evolve(here, loops=(*here.loops, *inner))
     places = [(buffer, indices, True), *[(load.buffer, load.indices, False) for load in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
-    made = [_access(*place, sizes, here.bound) for place in places]
+    features = [_access(*place, sizes, here.bound) for place in places]
     room, finding = _allocation_of(buffer, here), place_operations((*indices, value), here.bound)
     return NestFeature(
         _loops(here),
-        tuple(made),
+        tuple(features),
         operations(value),
         room,
         here.guards,
@@ -165,7 +165,7 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
         used.add(name)
         lanes.append((sc.ScalarVar(name, i64), extent, "vectorized"))
     sizes = {var: extent for var, extent, _ in here.loops}
-    made: list[AccessFeature] = []
+    features: list[AccessFeature] = []
     here = evolve(here, loops=(*here.loops, *lanes))
     for access, box in zip(touched, boxes, strict=True):
         starts = tuple([start for start in access.starts if start is not None])
@@ -173,10 +173,10 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
         for dimension, ((var, _, _), extent) in enumerate(zip(lanes, box, strict=False)):
             if extent > 1:
                 plain.reaches[var.name, dimension] = Stride(1.0, extent)
-        made.append(plain)
-    made.sort(key=lambda each: not each.written)
+        features.append(plain)
+    features.sort(key=lambda each: not each.written)
     room, said = _allocation_of(target, here), stmt.name
-    return NestFeature(_loops(here), tuple(made), operations(None), room, here.guards, said)
+    return NestFeature(_loops(here), tuple(features), operations(None), room, here.guards, said)
 
 
 def _loops(here: _Around) -> tuple[LoopFeature, ...]:

@@ -102,7 +102,7 @@ class SpaceFeaturiser:
 
     def of(self, points: Sequence[Point]) -> Packs:
         """The packs of some points, in their order."""
-        found: list[Floats] = [np.zeros((0, WIDTH))] * len(points)
+        arrays: list[Floats] = [np.zeros((0, WIDTH))] * len(points)
         places: dict[int, list[int]] = {}
         for at, point in enumerate(points):
             places.setdefault(point.sketch, []).append(at)
@@ -111,5 +111,5 @@ class SpaceFeaturiser:
         for mine, (rows, owner) in zip(places.values(), rows_of, strict=True):
             ends = np.searchsorted(owner, np.arange(len(mine) + 1))
             for place, at in enumerate(mine):
-                found[at] = rows[ends[place] : ends[place + 1]]
-        return Packs.of(found)
+                arrays[at] = rows[ends[place] : ends[place + 1]]
+        return Packs.of(arrays)

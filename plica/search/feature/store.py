@@ -187,7 +187,7 @@ def _families(of: StoreNumbers) -> list[tuple[Array, Array, Array]]:
 def _marked(of: StoreNumbers, kind: str, families: list[tuple[Array, Array, Array]]) -> list[Array]:
     mask = of_kind(of, (kind,))
     loop = innermost(mask)
-    found = [
+    arrays = [
         log_of(mask.sum(axis=0)),
         log_of(np.where(mask.any(axis=0), product_of(of, (kind,)), 0.0)),
         log_of(at_loop(of.extents, loop, 0.0)),
@@ -198,15 +198,15 @@ def _marked(of: StoreNumbers, kind: str, families: list[tuple[Array, Array, Arra
         inside = at_loop(inside_them, loop, 0.0) == 1
         before = at_loop(before_them, loop, 0.0) == 1
         inner, outer = mine & inside, mine & before & ~inside
-        found += [inner.astype(float), (mine & ~inner & ~outer).astype(float), outer.astype(float)]
-    return [*found, (mask.sum(axis=0) > 1).astype(float)]
+        arrays += [inner.astype(float), (mine & ~inner & ~outer).astype(float), outer.astype(float)]
+    return [*arrays, (mask.sum(axis=0) > 1).astype(float)]
 
 
 def _threads(of: StoreNumbers) -> list[Array]:
     extents = [product_of(of, (thread,)) for thread in THREADS]
-    found = [np.where(of_kind(of, THREADS).any(axis=0), 1.0, 0.0)]
+    arrays = [np.where(of_kind(of, THREADS).any(axis=0), 1.0, 0.0)]
     return [
-        *found,
+        *arrays,
         *[log_of(extent - 1) for extent in extents],
         log_of(product_of(of, ("virtual",)) - 1),
     ]
@@ -241,7 +241,7 @@ def _buffer(of: StoreNumbers, buffer: _Buffer, touched: Array) -> tuple[Array, l
     fetched = of.steps[0] / steps * at_loop(buffer.lines, within, 1.0)
     nearest = innermost(moves)
     stride = at_loop(of.distances[list(buffer.touches)].max(axis=0), nearest, 0.0)
-    found = [
+    arrays = [
         every if reads and not writes else none,
         every if writes and not reads else none,
         every if reads and writes else none,
@@ -258,7 +258,7 @@ def _buffer(of: StoreNumbers, buffer: _Buffer, touched: Array) -> tuple[Array, l
         *[log_of(each / count) for each in (total, unique, fetched, lines)],
         log_of(stride),
     ]
-    return unique, found
+    return unique, arrays
 
 
 def _largest(described: list[tuple[Array, list[Array]]], count: int) -> list[Array]:
@@ -270,8 +270,8 @@ def _largest(described: list[tuple[Array, list[Array]]], count: int) -> list[Arr
     table = np.stack([np.stack(each) for _, each in described])
     order = np.argsort(-sizes, axis=0, kind="stable")[:BUFFERS]
     chosen = np.take_along_axis(table, order[:, None], axis=0)
-    found = list(chosen.reshape(-1, count))
-    return found + [np.zeros(count)] * (BUFFERS * width - len(found))
+    arrays = list(chosen.reshape(-1, count))
+    return arrays + [np.zeros(count)] * (BUFFERS * width - len(arrays))
 
 
 def _curve(of: StoreNumbers, touched: Array) -> list[Array]:

@@ -101,13 +101,13 @@ class LocalMeasurer:
 
     def _begun(self, jobs: Sequence[MeasureJob]) -> list[Future[BuiltObjects | Outcome]]:
         """The builds of some jobs, started if necessary."""
-        found: list[Future[BuiltObjects | Outcome]] = []
+        futures: list[Future[BuiltObjects | Outcome]] = []
         for job in jobs:
             if job.identity in self._prepared:
-                found.append(self._prepared.pop(job.identity))
+                futures.append(self._prepared.pop(job.identity))
             else:
-                found.append(self._ahead.submit(self._build, job))
-        return found
+                futures.append(self._ahead.submit(self._build, job))
+        return futures
 
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None

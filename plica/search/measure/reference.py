@@ -89,11 +89,11 @@ def drawn_reference(
         numbers = [drawn(random, shape_of(buffer), buffer.dtype, draw) for buffer in work.inputs]
         inputs = tuple(admitted(work, numbers))
         outputs = kernel.params[kernel.inputs :]
-        made = [poisoned(shape_of(output), output.dtype.numpy) for output in outputs]
-        code.run([*[np.ascontiguousarray(array) for array in read(inputs)], *made])
-        share = finite(made[-1])
+        arrays = [poisoned(shape_of(output), output.dtype.numpy) for output in outputs]
+        code.run([*[np.ascontiguousarray(array) for array in read(inputs)], *arrays])
+        share = finite(arrays[-1])
         if best is None or share > best[0]:
-            best = share, Reference(inputs, made[-1].reshape(shape_of(work.result)))
+            best = share, Reference(inputs, arrays[-1].reshape(shape_of(work.result)))
         if share >= MIN_FINITE_FRACTION:
             break
     assert best is not None
@@ -225,14 +225,14 @@ __all__ = ["TILES", "admitted", "transformed"]
 
 def admitted(work: Stages, inputs: Sequence[Array]) -> list[Array]:
     """Inputs that some work may be given, made of drawn ones."""
-    found = list(inputs)
+    arrays = list(inputs)
     for stage in work.stages:
         if not isinstance(stage, Each) or (of := found_open(stage)) is None:
             continue
         if of.weight in work.inputs:
             at = work.inputs.index(of.weight)
-            found[at] = transformed(of.of, found[at])
-    return found
+            arrays[at] = transformed(of.of, arrays[at])
+    return arrays
 
 
 def transformed(of: WinogradMatrices, drawn: Array) -> Array:

@@ -81,8 +81,8 @@ def bred(
         ]
         if sketches is not None:
             population = [point for point in population if point.sketch in sketches]
-    found = [point for point, of in opinion.items() if point not in known.taken and isfinite(of)]
-    return sorted(found, key=lambda each: -opinion[each])
+    points = [point for point, of in opinion.items() if point not in known.taken and isfinite(of)]
+    return sorted(points, key=lambda each: -opinion[each])
 
 
 class Effort:
@@ -137,13 +137,13 @@ def varied(ranked: Sequence[Point], count: int, weight: float = 0.5) -> list[Poi
     """
     left = list(enumerate(dict.fromkeys(ranked)))
     covered = set[tuple[int, int, tuple[int, ...]]]()
-    found = list[Point]()
-    while left and len(found) < count:
+    points = list[Point]()
+    while left and len(points) < count:
         worth = [_worth(each, len(ranked), covered, weight) for each in left]
         _, point = left.pop(worth.index(max(worth)))
-        found.append(point)
+        points.append(point)
         covered.update(_knobs(point))
-    return found
+    return points
 
 
 def _worth(

@@ -60,11 +60,11 @@ def tiled(*, unrolled: bool) -> Body:
 def _square() -> Space:
     kernel = from_text(DOUBLED).values[0]
     assert isinstance(kernel, Kernel)
-    made = [
+    sketches = [
         sketch(name, kernel, trace_of(tiled(unrolled=name == "unrolled"), kernel))
         for name in ("unrolled", "plain")
     ]
-    return Space(tuple(made))
+    return Space(tuple(sketches))
 
 
 SQUARE: Final = _square()

@@ -96,25 +96,25 @@ class Guided:
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
         untried = _untried(known)[: self.batch // 8]
-        found = list(dict.fromkeys([*untried, *beside[:count]]))
-        missing = self.batch - len(found)
+        points = list(dict.fromkeys([*untried, *beside[:count]]))
+        missing = self.batch - len(points)
         if missing > 0:
-            met = set(found)
+            met = set(points)
             effort = Effort(known.space, known.taken, self.effort // 2)
             ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
             others = [point for point in ranked if point not in met]
             many = min(missing, round(self.exploration * self.batch))
-            hoped = self.judge.hopes(model, known.space, others[:HOPED], found, many)
+            hoped = self.judge.hopes(model, known.space, others[:HOPED], points, many)
             met |= set(hoped)
-            found += hoped
+            points += hoped
             missing -= len(hoped)
             others = [point for point in others if point not in met]
-            found += [
+            points += [
                 e for e in mixed(known, others, missing, self.model_share, random) if e not in met
             ]
         # If sketches have only one or two points, the rest of a batch goes to the others.
-        more = [point for point in _untried(known) if point not in found]
-        return memory, [*found, *more[: max(0, self.batch - len(found))]]
+        more = [point for point in _untried(known) if point not in points]
+        return memory, [*points, *more[: max(0, self.batch - len(points))]]
 
     def estimated(self, known: ObservedSpace, random: Random) -> list[Point]:
         """Proposals by analysis alone: the defaults, then the best of their neighbours."""
@@ -122,15 +122,15 @@ class Guided:
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(default) for default in defaults[:FOREMOST]]
         near = [point for point in lesson.round_robin(*around_them) if point not in defaults]
-        found = [*defaults, *near]
+        points = [*defaults, *near]
         if self.analyst is not None:
             effort = Effort(space, (), self.effort)
             every = [e for e in dict.fromkeys([*space.defaults(), *near]) if effort.affords(e)]
-            found = lesson.round_robin(defaults, _thought(self.analyst.before(space), every))
+            points = lesson.round_robin(defaults, _thought(self.analyst.before(space), every))
         if self.lessons or self.precedents:
-            found = [space.default, *lesson.round_robin(self._taught(space), found)]
-        found = list(dict.fromkeys(found))[: self.first]
-        return [*found, *known.fresh(random, self.first - len(found), found)]
+            points = [space.default, *lesson.round_robin(self._taught(space), points)]
+        points = list(dict.fromkeys(points))[: self.first]
+        return [*points, *known.fresh(random, self.first - len(points), points)]
 
     def _taught(self, space: Space) -> list[Point]:
         """Points that were fast elsewhere, if it is the same work or they score at least like the

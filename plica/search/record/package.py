@@ -135,11 +135,11 @@ def unpacked(text: str, file: str | None = None) -> tuple[Record, ...]:
     rows = [_json(line) for line in text.splitlines()[1:]]
     if not all(isinstance(row, list) for row in rows):
         _refuse(file, "A line of it is no record.", "a row of JSON", "another")
-    found = tuple([from_row(tuple(row)) for row in rows])
+    records = tuple([from_row(tuple(row)) for row in rows])
     first, _, rest = text.partition("\n")
-    if first != (expected := _first_line(found, rest)):
+    if first != (expected := _first_line(records, rest)):
         _refuse(file, "Its first line says something else than the others.", expected, first[:400])
-    return found
+    return records
 
 
 def _pairs(what: Any) -> tuple[tuple[str, str], ...] | None:  # as below

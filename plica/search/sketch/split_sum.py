@@ -38,10 +38,10 @@ from plica.search.sketch.tiling import SHARED, WIDEST, is_reduction
 
 def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedules, by the axis of terms that gives the lanes."""
-    found = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
-    if len(found) != 1:
+    sites = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
+    if len(sites) != 1:
         return
-    (site,) = found
+    (site,) = sites
     for at, kind in enumerate(site.node.kinds):
         if kind == "reduce" and (trace := _over(kernel, machine, at)) is not None:
             yield f"over{at}", trace

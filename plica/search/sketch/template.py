@@ -137,7 +137,7 @@ def closed(trace: Trace) -> Trace:
 def _cuts(trace: Trace, kernel: Kernel) -> list[OpenSplit]:
     """The splits whose factors can change."""
     before, roles = _roles(trace, kernel)
-    found: list[OpenSplit] = []
+    open_splits: list[OpenSplit] = []
     for number, step in enumerate(trace.steps):
         split = step.instruction
         if not isinstance(split, Split) or split.factors[0] is not None:
@@ -154,8 +154,8 @@ def _cuts(trace: Trace, kernel: Kernel) -> list[OpenSplit]:
         ]
         cut = OpenSplit(extent, tuple(factors), tuple(knobs))
         if knobs and not (cut.peels and any(knob.role != "register" for knob in knobs)):
-            found.append(cut)
-    return found
+            open_splits.append(cut)
+    return open_splits
 
 
 @lru_cache(maxsize=64)

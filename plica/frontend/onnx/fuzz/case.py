@@ -114,9 +114,9 @@ def _with_inputs_that_work(case: ModelCase) -> ModelCase:
     model = attrs.evolve(case, outputs=named).model
     kept = []
     for each in case.given:
-        found = answers(model, each)
-        if found is not None and all(map(_tame, found)):
-            values = {**each, **case.stored, **dict(zip(named, found, strict=True))}
+        arrays = answers(model, each)
+        if arrays is not None and all(map(_tame, arrays)):
+            values = {**each, **case.stored, **dict(zip(named, arrays, strict=True))}
             if all(_is_fair(node, values) for node in case.nodes):
                 kept.append(each)
     if case.late:

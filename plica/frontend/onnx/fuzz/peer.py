@@ -54,10 +54,10 @@ def in_this_process(model: bytes, given: Mapping[str, Array]) -> list[Array] | N
              refused.RuntimeException)  # fmt: skip
     try:
         session = package.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        found: list[Array] = session.run(None, dict(given))
+        arrays: list[Array] = session.run(None, dict(given))
     except kinds:
         return None
-    return found
+    return arrays
 
 
 NO_ANSWER: Final = (

@@ -43,10 +43,10 @@ class PeerProcess:
             self._line.send((model, dict(given)))
             if not self._line.poll(_LONGEST):
                 raise EOFError
-            found: list[Array] | None = self._line.recv()
+            arrays: list[Array] | None = self._line.recv()
         except (ConnectionError, EOFError) as error:
             raise EOFError from error
-        return found
+        return arrays
 
     def end(self) -> None:
         self._line.close()

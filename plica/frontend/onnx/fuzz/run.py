@@ -175,9 +175,9 @@ def _parts(case: ModelCase) -> Iterator[ModelCase]:
     """Ever larger parts of a case, each with the peer's own values as its inputs."""
     named = [name for node in case.nodes for name in node.output]
     whole = peers.model_of(case.nodes, case.given[0], named, case.stored, case.opset)
-    if (found := peers.answers(whole, case.given[0])) is None:
+    if (arrays := peers.answers(whole, case.given[0])) is None:
         return
-    values = {**case.given[0], **dict(zip(named, map(np.asarray, found), strict=True))}
+    values = {**case.given[0], **dict(zip(named, map(np.asarray, arrays), strict=True))}
     for count in range(1, len(case.nodes) + 1):
         for end in range(count, len(case.nodes) + 1):
             nodes = case.nodes[end - count : end]

@@ -63,14 +63,14 @@ def numbered(named: Sequence[Expr]) -> list[Expr]:
 
 def remaining_sizes(x: Expr, named: Sequence[Expr], count: int) -> list[Expr]:
     """The sizes of the first axes of x that are not named."""
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for number in range(count):
         chosen: Expr = ONE
         for size, flag, before in zip(shape(x), named, numbered(named), strict=True):
             here = op.logical_and(op.equal(before, const(number, i64)), op.logical_not(flag))
             chosen = op.where(here, amount(size), chosen)
-        found.append(chosen)
-    return found
+        exprs.append(chosen)
+    return exprs
 
 
 class AxisMatrix:

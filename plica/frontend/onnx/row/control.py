@@ -74,9 +74,9 @@ def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | 
     else:
         assert isinstance(no, Diagnostic)
         (values, inside), fault, holds = yes, no, chosen
-    made = [only_where(node, value, holds, fault) for value in values]
+    tensor_values = [only_where(node, value, holds, fault) for value in values]
     node.reading.absorb(inside)
-    return made
+    return tensor_values
 
 
 # --- loops ---------------------------------------------------------------------------------------
@@ -126,16 +126,16 @@ def _written_out(
         if turn >= repeat.MOST_TURNS:
             return None
         given = [TensorValue(const(turn, i64)), TensorValue(const(True)), *state]
-        found = _written_turn(node, body, given)
-        going = found[0].numbers()
+        tensor_values = _written_turn(node, body, given)
+        going = tensor_values[0].numbers()
         if going is None:
-            after = found[1 : 1 + len(state)]
+            after = tensor_values[1 : 1 + len(state)]
             if scans or not any(map(_changes_rank, state, after)):
                 return None
             # From here on it may carry tensors of one rank.
-            return _recursive(node, found[0], after, 0, turn + 1)
-        state = found[1 : 1 + len(state)]
-        for row, value in zip(rows, found[1 + len(state) :], strict=True):
+            return _recursive(node, tensor_values[0], after, 0, turn + 1)
+        state = tensor_values[1 : 1 + len(state)]
+        for row, value in zip(rows, tensor_values[1 + len(state) :], strict=True):
             row.append(value.expr)
         turn += 1
         if not _first(node, going):
@@ -165,11 +165,11 @@ def _written_turn(
     node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]
 ) -> list[TensorValue]:
     """The results of an unrolled iteration: at a branch point both ways, unless ranks differ."""
-    found, inside = _turn_of(node, body, given)
-    if any(isinstance(tensor_value, AnyRankValue) for tensor_value in found):
+    tensor_values, inside = _turn_of(node, body, given)
+    if any(isinstance(tensor_value, AnyRankValue) for tensor_value in tensor_values):
         return node.run(body, *given)
     node.reading.absorb(inside)
-    return found
+    return tensor_values
 
 
 def _written_nodes(node: OnnxNode, body: GraphProto) -> int:
@@ -236,11 +236,11 @@ def _recursive(
     def turn_of(turn: Expr, alive: Expr, *held: Expr) -> Turn:
         grown = {at: growing(slot, bases[slot].of) for slot, at in enumerate(lists)}
         given = _merged(carried.of(held[: len(start) - 2]), same | grown)
-        found, inside = _turn_of(node, body, [TensorValue(turn), TensorValue(alive), *given])
+        values, inside = _turn_of(node, body, [TensorValue(turn), TensorValue(alive), *given])
         region.update(inside)
         after, added = [], []
         for at, (before, value) in enumerate(
-            zip(given, repeat.of_known_ranks(node, found)[1 : 1 + len(state)], strict=True)
+            zip(given, repeat.of_known_ranks(node, values)[1 : 1 + len(state)], strict=True)
         ):
             if at in same:
                 continue
@@ -249,8 +249,8 @@ def _recursive(
                 ranks[before.slot].update(map(rank, added[-1]))
             else:
                 after.append(value)
-        next_ = [turn + const(1, i64), as_scalar(found[0].expr), *carried.after(after)]
-        return Turn(next_, [tensor_value.expr for tensor_value in found[1 + len(state) :]], added)
+        next_ = [turn + const(1, i64), as_scalar(values[0].expr), *carried.after(after)]
+        return Turn(next_, [tensor_value.expr for tensor_value in values[1 + len(state) :]], added)
 
     changing = repeat.changing_sizes(node, start, lambda *e: turn_of(*e).state)
     region.clear()

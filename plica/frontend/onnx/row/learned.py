@@ -138,8 +138,8 @@ def _label_encoder(node: OnnxNode) -> Expr:
         tensor = node.tensor(f"{word}_tensor")
         listed = (node.integers(f"{word}_int64s"), node.reals(f"{word}_floats"))
         kinds = (np.int64, np.float32)
-        found = [np.array(v, kind) for v, kind in zip(listed, kinds, strict=True) if v is not None]
-        pairs[word] = tensor if tensor is not None else found[0] if found else np.zeros(0)
+        arrays = [np.array(v, kind) for v, kind in zip(listed, kinds, strict=True) if v is not None]
+        pairs[word] = tensor if tensor is not None else arrays[0] if arrays else np.zeros(0)
     keys, values = (pair.reshape(-1) for pair in pairs.values())
     given = node.tensor("default_tensor")
     node.ignore("default_string")

@@ -78,7 +78,7 @@ def _by_numbers(
         for each in zip(image, block, steps, strides, dilations, padding, strict=True)
     ]
     first = [before // stride for (before, _), stride in zip(padding, strides, strict=True)]
-    expr = _interleaved([_added(parts, each) for each in itertools.product(*ways)], strides)
+    expr = _interleaved([_added(parts, phases) for phases in itertools.product(*ways)], strides)
     begin = [before - at * by for (before, _), at, by in zip(padding, first, strides, strict=True)]
     end = [at + size for at, size in zip(begin, image, strict=True)]
     return to(op.slice(expr, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))

@@ -60,8 +60,8 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     result = TupleType((*_with_sizes(types, after), *taken[len(params) :]))
     dims = tuple(inside.values())
     itself = Var(Name(node.reading.fresh("loop")), FuncType(dims, (), taken, result))
-    found = tuple(turn(*params))
-    again = measuring(region or {}, Call(itself, (*found, *_sizes_of(found, changing))))
+    exprs = tuple(turn(*params))
+    again = measuring(region or {}, Call(itself, (*exprs, *_sizes_of(exprs, changing))))
     again = measuring(dict(zip(numbers, dims, strict=True)), again)
     last = [matched(e, _shape_of(of)) for e, of in zip(params, result.items, strict=False)]
     end = measuring(dict(zip(numbers, after.values(), strict=True)), Tuple((*last, *numbers)))

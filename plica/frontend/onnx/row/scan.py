@@ -82,9 +82,9 @@ def _turns(
             TensorValue(select(value.expr, length - 1 - turn if back else turn, axis))
             for value, axis, back in zip(given, places, turned, strict=True)
         ]
-        made = node.run(body, *state, *items)
-        state = made[:states]
-        for row, value in zip(rows, made[states:], strict=True):
+        tensor_values = node.run(body, *state, *items)
+        state = tensor_values[:states]
+        for row, value in zip(rows, tensor_values[states:], strict=True):
             row.append(value.expr)
     if not length:
         return [*_exprs(state), *_none_scanned(node, state, given, places, out_axes)]
@@ -120,11 +120,11 @@ def _scanned(
             for source, (axis, back) in zip(sources, ways, strict=True)
         ]
         given_ = [TensorValue(expr) for expr in (*held[: len(state)], *items)]
-        found, inside = node.region(body, *given_)
-        of_known_ranks(node, found)
+        values, inside = node.region(body, *given_)
+        of_known_ranks(node, values)
         region.update(inside)
-        after = [carry(node, a, b.expr) for a, b in zip(held, found[: len(state)], strict=False)]
-        return [turn + const(1, i64), alive, *after], [e.expr for e in found[len(state) :]]
+        after = [carry(node, a, b.expr) for a, b in zip(held, values[: len(state)], strict=False)]
+        return [turn + const(1, i64), alive, *after], [e.expr for e in values[len(state) :]]
 
     def test(turn: Expr, *_: Expr) -> Expr:
         return turn < amount(rows)
@@ -146,10 +146,10 @@ def _none_scanned(
         of = value.type
         item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
         items.append(TensorValue(Var(Name(node.reading.fresh("scan")), item)))
-    made, inside = node.region(node.graph("body"), *state, *items)
+    tensor_values, inside = node.region(node.graph("body"), *state, *items)
     return [
         no_rows(value, axis_in(node, axis, len(value.type.shape) + 1), inside)
-        for value, axis in zip(made[len(state) :], out_axes, strict=True)
+        for value, axis in zip(tensor_values[len(state) :], out_axes, strict=True)
     ]
 
 

@@ -30,8 +30,8 @@ def _empty(node: OnnxNode) -> values.SequenceValue:
 
 
 def _construct(node: OnnxNode) -> values.SequenceValue:
-    found = node.all()
-    return values.SequenceValue.holding(found, dtype(found[0]))
+    exprs = node.all()
+    return values.SequenceValue.holding(exprs, dtype(exprs[0]))
 
 
 def _items(node: OnnxNode) -> tuple[Expr, ...] | values.RaggedValue:
@@ -97,15 +97,15 @@ def _insert(node: OnnxNode) -> values.TensorValue:
         return _like(node, [*items, new])
     if isinstance(at := _place(node, 2, len(items), len(items)), int):
         return _like(node, [*items[:at], new, *items[at:]])
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for number in range(len(items) + 1):
         here = const(number, i64)
         rest = items[number] if number < len(items) else new
         before = items[number - 1] if number else new
         chosen = _either(node, here < at, rest, before) if number else _either(
             node, op.equal(at, here), new, rest)  # fmt: skip
-        found.append(_either(node, op.equal(at, here), new, chosen) if number else chosen)
-    return _like(node, found)
+        exprs.append(_either(node, op.equal(at, here), new, chosen) if number else chosen)
+    return _like(node, exprs)
 
 
 def _erase(node: OnnxNode) -> values.TensorValue:

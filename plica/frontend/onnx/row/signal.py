@@ -62,7 +62,7 @@ def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
         here.append(op.where(op.equal(where_, at), value, measured.ONE))
         after.append(op.where(at < where_, value, measured.ONE))
     front, mine, behind = (
-        total_of(each, op.multiply, measured.ONE) for each in (before, here, after)
+        total_of(exprs, op.multiply, measured.ONE) for exprs in (before, here, after)
     )
     return _Axis(
         node.measured(lawful(front, fits, "axis"), "front"),

@@ -150,8 +150,8 @@ def _window(node: HloNode) -> list[Expr]:
     pads = node.pairs(len(shape), "padding")
     body = scalar_body(node)
     name = body.monoid
-    if (found := _running(name, inputs, inits, size, steps, gaps, apart, pads)) is not None:
-        return found
+    if (exprs := _running(name, inputs, inits, size, steps, gaps, apart, pads)) is not None:
+        return exprs
     if (sum(size) if name else prod(size)) > MAX_WINDOW:
         node.refused("The window is too large.", f"{MAX_WINDOW} elements", str(prod(size)))
     low, high = [a for a, _ in pads], [b for _, b in pads]
@@ -168,17 +168,17 @@ def _window(node: HloNode) -> list[Expr]:
             ]
             x = _balanced(parts, getattr(op, name))
         return [x if is_unit(inits[0], name) else getattr(op, name)(x, inits[0])]
-    found = None
+    exprs = None
     for place in product(*map(range, size)):
         views = list(rows)
         for axis, at in enumerate(place):
             views = [_strided(x, axis, at * apart[axis], (size[axis] - 1) * apart[axis],
                               steps[axis]) for x in views]  # fmt: skip
-        if found is None:
-            found = [spread(i, sizes(views[0]), []) for i in inits]
-        found = list(body.on(*found, *views))
-    assert found is not None
-    return found
+        if exprs is None:
+            exprs = [spread(i, sizes(views[0]), []) for i in inits]
+        exprs = list(body.on(*exprs, *views))
+    assert exprs is not None
+    return exprs
 
 
 def _balanced(parts: Sequence[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:

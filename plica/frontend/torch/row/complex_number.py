@@ -210,11 +210,11 @@ def _along(node: PartNode, x: Complex, axis: int, *, bins: int, length: int, way
     expr = transformed(node, parts, index(length), index(bins),
                        inverse=way != "forwards", halved=way == "real")  # fmt: skip
     wanted = (*sizes[:axis], bins, *sizes[axis + 1 :])
-    found = [
+    exprs = [
         op.reshape(op.slice(expr, (at,), (at + 1,), None, (1,)), wanted)
         for at in range(1 if way == "real" else 2)
     ]
-    return Complex(found[0], found[1] if len(found) == 2 else None)
+    return Complex(exprs[0], exprs[1] if len(exprs) == 2 else None)
 
 
 def _axes(node: PartNode, x: Expr) -> list[int]:

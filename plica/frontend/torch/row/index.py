@@ -109,14 +109,14 @@ def _chosen(node: TorchNode, name: str = "indices") -> tuple[tuple[int, ...], li
 
 def _masks_as_places(node: TorchNode, given: Sequence[Expr | None]) -> list[Expr | None]:
     """Indices, where each mask has become the places that it chooses, one vector for each axis."""
-    found: list[Expr | None] = []
+    exprs: list[Expr | None] = []
     for expr in given:
         if expr is None or dtype(expr).name not in ("bool", "u8"):
-            found.append(expr)
+            exprs.append(expr)
             continue
         rows = places_of(node, expr)
-        found += [select(rows, at, axis=1) for at in range(rank(expr))]
-    return found
+        exprs += [select(rows, at, axis=1) for at in range(rank(expr))]
+    return exprs
 
 
 def _index(node: TorchNode) -> Expr:

@@ -138,9 +138,9 @@ def _pivots(node: TorchNode) -> list[Expr]:
 
 def _log_det(node: TorchNode) -> list[Expr | None]:
     """The sign of a determinant, and the logarithm of its absolute value."""
-    found = _pivots(node)
-    size = reduce(op.add, [op.log(op.absolute(expr)) for expr in found])
-    return [reduce(op.multiply, [op.sign(expr) for expr in found]), size, None, None]
+    exprs = _pivots(node)
+    size = reduce(op.add, [op.log(op.absolute(expr)) for expr in exprs])
+    return [reduce(op.multiply, [op.sign(expr) for expr in exprs]), size, None, None]
 
 
 # --- distances -----------------------------------------------------------------------------------

@@ -213,9 +213,9 @@ def _mode(node: TorchNode) -> list[Expr | None]:
     most = op.argmax(behind - first, axis=last, keepdims=True)
     end = op.take_along_axis(behind, most, axis=last) - const(1, i64)
     place = op.take_along_axis(order, end, axis=last)
-    found = [op.take_along_axis(moved, place, axis=last), place]
-    found = [op.swapaxes(expr, axis, last) for expr in found]
-    return [expr if keep else op.squeeze(expr, (axis,)) for expr in found]
+    exprs = [op.take_along_axis(moved, place, axis=last), place]
+    exprs = [op.swapaxes(expr, axis, last) for expr in exprs]
+    return [expr if keep else op.squeeze(expr, (axis,)) for expr in exprs]
 
 
 def _spread(node: TorchNode) -> tuple[Expr, Expr]:

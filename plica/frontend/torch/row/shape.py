@@ -131,14 +131,14 @@ def _split(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     node.has("split_sizes"), node.has("split_size"), node.has("chunks"), node.has("sections")
-    made: list[Expr | None] = []
+    exprs: list[Expr | None] = []
     start: Size = 0
     for at in range(len(node.result)):
         size = node.shape(at)[axis]
         cut = op.slice(x, (start,), (start + size,), None, (axis,))
-        made.append(matched(cut, (*shape(x)[:axis], dim(size), *shape(x)[axis + 1 :])))
+        exprs.append(matched(cut, (*shape(x)[:axis], dim(size), *shape(x)[axis + 1 :])))
         start = start + size
-    return made
+    return exprs
 
 
 def _unbind(node: TorchNode) -> list[Expr | None]:

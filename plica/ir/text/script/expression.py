@@ -141,13 +141,13 @@ class ExpressionReader(OperatorReader):
     def constructor(self, node: ast.expr) -> ex.Constructor | None:
         """The constructor denoted by a name or `Data.Name`."""
         if isinstance(node, ast.Name):
-            found = self.scope.outer.constructors(node.id)
-            if len(found) > 1:
-                owners = [str(each.data.name) for each in found]
+            constructors = self.scope.outer.constructors(node.id)
+            if len(constructors) > 1:
+                owners = [str(each.data.name) for each in constructors]
                 message = f"{node.id} is a constructor of {' and of '.join(owners)}."
                 hint = f"Write {owners[0]}.{node.id}."
                 self.error(node, "duplicate-name", message, suggestion=hint)
-            return found[0] if found else None
+            return constructors[0] if constructors else None
         if isinstance(node, ast.Attribute) and isinstance(data := self.meaning(node.value), Data):
             for each in data.constructors():
                 if str(each.name) == node.attr:

@@ -147,5 +147,5 @@ def _names(text: str) -> list[str]:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # said where it is read
         return []
-    found = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
-    return [name.id for name in sorted(found, key=lambda each: each.col_offset)]
+    names = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
+    return [name.id for name in sorted(names, key=lambda each: each.col_offset)]

@@ -173,5 +173,5 @@ class BlockReader(StatementReader):
         return len(body), parts
 
     def _regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
-        found = [self.region(node) for node in nodes]
-        return tuple([region for region in found if region is not None])
+        regions = [self.region(node) for node in nodes]
+        return tuple([region for region in regions if region is not None])

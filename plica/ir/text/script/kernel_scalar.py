@@ -178,9 +178,9 @@ class ScalarReader(CallReader):
             return
 
         def load(kids: list[Value]) -> Value:
-            found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            fixed = tuple([scalar for scalar in found if scalar is not None])
-            return sc.Load(*self.placed(buffer, fixed)) if len(fixed) == len(found) else None
+            scalars = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
+            fixed = tuple([scalar for scalar in scalars if scalar is not None])
+            return sc.Load(*self.placed(buffer, fixed)) if len(fixed) == len(scalars) else None
 
         work.append((load, len(items)))
         work += reversed(items)
@@ -197,9 +197,9 @@ class ScalarReader(CallReader):
         return whole
 
     def _logic(self, nodes: list[ast.expr], join: type[sc.And | sc.Or], kids: list[Value]) -> Value:
-        found = [self.as_bool(n, self.settle(n, k)) for n, k in zip(nodes, kids, strict=True)]
-        whole: sc.Scalar | None = found[0]
-        for scalar in found[1:]:
+        scalars = [self.as_bool(n, self.settle(n, k)) for n, k in zip(nodes, kids, strict=True)]
+        whole: sc.Scalar | None = scalars[0]
+        for scalar in scalars[1:]:
             whole = None if whole is None or scalar is None else join(whole, scalar)
         return whole
 

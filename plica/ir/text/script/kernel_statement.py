@@ -234,9 +234,9 @@ class StatementReader(RegionReader):
         if sliced is not None:
             self.unsupported(sliced, "A store writes one element.", suggestion="Write a loop.")
             return None
-        found = [self.index(item) for item in items]
-        fixed = tuple([scalar for scalar in found if scalar is not None])
-        return self.placed(buffer, fixed) if len(fixed) == len(found) else None
+        scalars = [self.index(item) for item in items]
+        fixed = tuple([scalar for scalar in scalars if scalar is not None])
+        return self.placed(buffer, fixed) if len(fixed) == len(scalars) else None
 
     # Loops.
 
@@ -306,9 +306,9 @@ class StatementReader(RegionReader):
                 self.bad(keyword.value, f"{BITS}=32 or {BITS}=64", "Loops do not count so.")
                 return None
         notes = self.annotations([keyword for keyword in node.keywords if keyword.arg != BITS])
-        found = [self.index(arg) for arg in args]
-        extents = [scalar for scalar in found if scalar is not None]
-        return (kind, extents, notes) if len(extents) == len(found) else None
+        scalars = [self.index(arg) for arg in args]
+        extents = [scalar for scalar in scalars if scalar is not None]
+        return (kind, extents, notes) if len(extents) == len(scalars) else None
 
     # Regions, and statements that are calls.
 

@@ -184,11 +184,11 @@ def column_plan(of: ColumnFold, gpu: Gpu, *, alone: bool = False) -> Plan:
         share = SECTOR_SHARE.get(across * wide * widest, 1.0)
         cycles = whole / (share * min(blocks * rate, gpu.processors * BYTES_A_CYCLE))
         cycles += 2 * (LAUNCH + LATENCY) if parts > 1 else 0
-        made = plan(
+        digits = plan(
             column_block=across, column_vector=wide, term_grid=parts, term_block=along,
             term_thread=in_flight(-(-length // along), group),
         )  # fmt: skip
-        found.append((cycles, made))
+        found.append((cycles, digits))
 
     threads = gpu.threads
     while threads <= gpu.block:

@@ -282,11 +282,11 @@ def _joined(places: Sequence[sc.Scalar], lengths: Sequence[int]) -> sc.Scalar:
 
 def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:
     """The digits of a number."""
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     for _, count in reversed(cut[1:]):
-        found.append(of % count)
+        scalars.append(of % count)
         of = of // count
-    return (of, *reversed(found))
+    return (of, *reversed(scalars))
 
 
 __all__ = [

@@ -237,14 +237,14 @@ class _TileWriter:
         def write(e: sc.Scalar) -> Stmt:
             k = self.block % self.tiles * self.tile + (e * runs.threads + runs.thread)
             at: dict[Term, Term] = {**self.at, of.axes[-1]: k, of.place: own[0]}
-            made: list[Stmt] = []
+            statements: list[Stmt] = []
             for beside in product(*[range(of.extent(var)) for var in of.others]):
                 here = at | dict(zip(of.others, map(sc.index, beside), strict=True))
                 there = tuple([_number(here[axis]) for axis in of.axes])
-                made.append(Store(of.out, there, substitute(of.value, here)))
+                statements.append(Store(of.out, there, substitute(of.value, here)))
             cast = sc.Cast(sc.Load(runs.places, runs.spread(e)), i64)
             inside = sc.Max(sc.index(0), sc.Min(cast, sc.index(self.size - 1)))
-            result = Alloc(own, seq(Store(own, FIRST, inside), *made))
+            result = Alloc(own, seq(Store(own, FIRST, inside), *statements))
             if self.tiles * self.tile == self.wanted:
                 return result
             return Branch(sc.Lt(k, sc.index(self.wanted)), result, NOTHING)

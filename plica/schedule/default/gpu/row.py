@@ -179,11 +179,11 @@ def rowed(
     if not (uneven or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
         return None  # odd rows of narrow elements are read in vectors by other forms
     kept: dict[Buffer, tuple[Name, int, int]] = {}
-    made = {buffer for flow_stage in every.values() for buffer in flow_stage.writes}
+    buffers = {buffer for flow_stage in every.values() for buffer in flow_stage.writes}
     for stage in left:
         for number, buffer in enumerate(every[stage.label].inputs):
             readers = [flow_stage for flow_stage in every.values() if buffer in flow_stage.inputs]
-            if buffer in made or buffer in kept or (len(readers) < 2 and not ends):
+            if buffer in buffers or buffer in kept or (len(readers) < 2 and not ends):
                 continue
             sizes = [known(size) for size in buffer.shape]
             whole = [size for size in sizes if size != 1]

@@ -332,9 +332,9 @@ class RowPlaces:
             own = substitute(of, {**self._places(near), self.near: near})
             return Store(buffer, (self._of(near),), own)
 
-        made = [self._each(self.cut.wide, partial(kept, node, buffer))
+        statements = [self._each(self.cut.wide, partial(kept, node, buffer))
                 for node, buffer in held.items()]  # fmt: skip
-        return scalar, [*held.values()], made
+        return scalar, [*held.values()], statements
 
     def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
         """A value of a thread's element."""

@@ -87,7 +87,7 @@ class RowWriter(RowPlaces):
         dtype, value = of.out.dtype, of.value
         narrow = isinstance(value, sc.Cast) and dtype is f64 and of.combiner == "sum"
         inner = value.value if isinstance(value, sc.Cast) and narrow else value
-        inner, same, made = self._of_row(inner)
+        inner, same, statements = self._of_row(inner)
         own = self._each_row("acc", dtype)
 
         def each_row(body: Callable[[tuple[sc.Scalar]], Stmt]) -> Stmt:
@@ -116,7 +116,7 @@ class RowWriter(RowPlaces):
             return Alloc(some, seq(first, whole, total))
 
         body = seq(
-            *made,
+            *statements,
             each_row(lambda at: Store(own, at, start(dtype))),
             self._through(use, number == 0),
             self._joined(own, self.totals[of.out], of.combiner),
@@ -217,7 +217,7 @@ class RowWriter(RowPlaces):
     def _last(self) -> Stmt:
         """The elements of a row that are wanted."""
         out = self.flat.get(self.found.last.out, self.found.last.out)
-        value, same, made = self._of_row(self.found.value)
+        value, same, statements = self._of_row(self.found.value)
 
         def use(of: Lot) -> Stmt:
             def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
@@ -226,8 +226,8 @@ class RowWriter(RowPlaces):
             return self._in_lot(of, one, "vectorized")
 
         if self.staged:
-            return self._last_staged(value, same, made)
-        body = seq(*made, self._through(use, not self.found.passes))
+            return self._last_staged(value, same, statements)
+        body = seq(*statements, self._through(use, not self.found.passes))
         body = allocated(body, same)
         return body if self.inside is None else Branch(self.inside, body, NOTHING)
 

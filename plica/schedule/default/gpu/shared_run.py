@@ -185,11 +185,11 @@ def compared_as(of: DType) -> DType:
 
 def axes_of(number: sc.Scalar, counts: Sequence[int]) -> tuple[sc.Scalar, ...]:
     """The places along axes of a place that is counted through all of them."""
-    found: list[sc.Scalar] = []
+    scalars: list[sc.Scalar] = []
     for size in reversed(counts):
-        found.insert(0, number % size)
+        scalars.insert(0, number % size)
         number = number // size
-    return tuple(found)
+    return tuple(scalars)
 
 
 __all__ = ["RunPair", "SharedRuns", "axes_of", "compared_as", "halving"]

@@ -230,7 +230,7 @@ class _ElementWriter(_ColumnWriter):
 
     def _elements(self) -> Stmt:
         """The elements of a part of each column, once its parts are joined."""
-        value, same, made = self._of_row(self.found.value)
+        value, same, statements = self._of_row(self.found.value)
         out = self.found.last.out
 
         def use(of: Lot) -> Stmt:
@@ -239,7 +239,7 @@ class _ElementWriter(_ColumnWriter):
 
             return self._in_lot(of, one, "vectorized")
 
-        body = allocated(seq(*made, self._through(use, True)), same)
+        body = allocated(seq(*statements, self._through(use, True)), same)
         whole = seq(self._whole(), self._in_columns(body))
         return allocated(whole, self.totals.values())
 
@@ -288,14 +288,14 @@ class _ElementWriter(_ColumnWriter):
             return body if whole else Branch(sc.Lt(mine, sc.index(columns)), body, NOTHING)
 
         def told(v: sc.Scalar) -> Stmt:
-            made: list[Stmt] = []
+            statements: list[Stmt] = []
             for out in outs:
                 value: sc.Scalar = sc.Load(held[out], (self.lane * cut.wide + v,))
                 into = self.totals[out]
-                made.append(
+                statements.append(
                     Store(into, (v,), value if into.dtype is f32 else sc.Cast(value, into.dtype))
                 )
-            return seq(*made)
+            return seq(*statements)
 
         body = seq(self._each(-(-columns // threads), joined), self._each(cut.wide, told))
         return allocated(body, [top, total, *held.values()])

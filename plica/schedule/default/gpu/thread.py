@@ -143,8 +143,8 @@ def reads_near(node: Block) -> bool:
     """Whether neighbours along the last axis of a sum are neighbours in all that is read of it."""
     terms = [v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"]
     read = [each for each in post_order(node.body) if isinstance(each, Load)]
-    found = [load for load in read if not free_vars(load).isdisjoint(terms)]
-    return bool(found) and all(is_along(load, terms[-1]) for load in found)
+    loads = [load for load in read if not free_vars(load).isdisjoint(terms)]
+    return bool(loads) and all(is_along(load, terms[-1]) for load in loads)
 
 
 def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:

@@ -52,13 +52,13 @@ class WindowBox:
 
     def pixel(self, tile: sc.Scalar, inner: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """Where a row is along each axis, by its tile and its number in that."""
-        found: list[sc.Scalar] = []
+        scalars: list[sc.Scalar] = []
         for count, many in reversed([*zip(self.counts, self.along, strict=True)]):
-            first = len(found) == len(self.sizes) - 1
+            first = len(scalars) == len(self.sizes) - 1
             box, place = (tile, inner) if first else (tile % many, inner % count)
-            found.append(box * count + place)
+            scalars.append(box * count + place)
             tile, inner = tile // many, inner // count
-        return tuple(reversed(found))
+        return tuple(reversed(scalars))
 
     def number(self, pixel: Sequence[sc.Scalar]) -> tuple[sc.Scalar, sc.Scalar]:
         """The tile of a pixel, and the number of its row in that."""
