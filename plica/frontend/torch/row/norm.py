@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from plica.frontend.measured import reshaped
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
-from plica.frontend.word import along, dtype, rank, shape, standardised
+from plica.frontend.word import along, dtype, like, rank, shape, standardised
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
@@ -80,6 +82,20 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
     return [casted(y, node.dtype()), casted(middle, node.dtype(1)), casted(inverse, node.dtype(2))]
 
 
+def _rms_norm(node: TorchNode) -> list[Expr | None]:
+    """The form of `rms_norm` exported on GPUs: the default epsilon is the dtype's."""
+    x = node.x("input")
+    axes = tuple(range(rank(x) - len(node.sizes("normalized_shape")), rank(x)))
+    inner = opmath(dtype(x))
+    epsilon = node.number("eps") if node.has("eps") else np.finfo(inner.numpy).eps
+    wide = casted(x, inner)
+    power = op.mean(op.square(wide), axis=axes, keepdims=True)
+    inverse = op.rsqrt(power + like(float(epsilon), power))
+    y, weight = wide * inverse, node.maybe("weight")
+    y = y if weight is None else y * casted(weight, inner)
+    return [casted(y, node.dtype()), casted(inverse, node.dtype(1))]
+
+
 def _group_norm(node: TorchNode) -> list[Expr | None]:
     x = node.x("input")
     for name in ("N", "C", "HxW"):
@@ -113,6 +129,7 @@ TABLE: Final[dict[str, Row]] = {
     "_native_batch_norm_legit_no_training.default": _batch_norm,
     "_native_batch_norm_legit.no_stats":            _batch_norm_stats,
     "native_layer_norm.default":                    _layer_norm,
+    "_fused_rms_norm.default":                      _rms_norm,
     "native_group_norm.default":                    _group_norm,
     "native_dropout.default":                       _dropout,
 }
