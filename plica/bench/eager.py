@@ -237,6 +237,7 @@ ROWS: Final[dict[str, Row]] = {
     "Mul":                _named("mul"),
     "Div":                _named("truediv"),
     "Erf":                _named("erf"),
+    "Identity":           _plain(lambda attrs: lambda x: x),
     "Relu":               _named("relu"),
     "Tanh":               _named("tanh"),
     "Sigmoid":            _named("sigmoid"),
