@@ -34,7 +34,7 @@ LIMITS = (
     f"opset versions 6 to {onnx.defs.onnx_opset_version()}",
     f"at most {MOST_TURNS} known iterations",
     f"up to {MOST_STEPS} steps",
-    f"up to {MAX_BRANCH_POINTS} such questions",
+    f"up to {MAX_BRANCH_POINTS} such decisions",
     f"the {MAX_EXECUTABLES} used last",
     f"{len(KINDS)} kinds of nodes",
 )
