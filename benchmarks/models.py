@@ -71,7 +71,9 @@ def model_of(name: str) -> tuple[onnx.ModelProto, np.ndarray[Any, Any]]:
     values: np.ndarray[Any, Any] = random.standard_normal(sizes(x), np.float32)
     if name in ("transformer", "lstm_lm"):
         values = random.integers(0, WORDS, sizes(x))
-    model = lstm_to_onnx(x, zoo.lstm_weights()) if name == "lstm_lm" else to_onnx(network)
+    model = (
+        lstm_to_onnx(x, zoo.lstm_weights()) if name == "lstm_lm" else to_onnx(network, finite=True)
+    )
     return model, values
 
 

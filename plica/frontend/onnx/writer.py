@@ -70,17 +70,20 @@ TYPES: Final = {
 LEAST: Final = -(1 << 63)
 
 
-def to_onnx(of: Module | Scripted, *, sizes: Mapping[str, int] | None = None) -> ModelProto:
+def to_onnx(
+    of: Module | Scripted, *, sizes: Mapping[str, int] | None = None, finite: bool = False
+) -> ModelProto:
     """The ONNX model of a module or a decorated function, its tensors in and out under their names.
 
     `sizes` are numbers for its open sizes.  Tuples are flat; kernels, externs, data types,
-    recursion that is no loop, and what ONNX has no operator for are refused.
+    recursion that is no loop, and what ONNX has no operator for are refused.  The standard does
+    not say what `MaxPool` makes of nan, so nan is carried beside it, unless tensors are `finite`.
     """
     from onnx import helper
 
     with paused():
         whole, main = sized_main(of, sizes or {})
-        d = OnnxDialect()
+        d = OnnxDialect(finite)
         inputs: list[ArrayValue] = []
         params = []
         for param in main.params:
@@ -132,7 +135,8 @@ class OnnxDialect(ArrayDialect):
 
     name = "ONNX"
 
-    def __init__(self) -> None:
+    def __init__(self, finite: bool = False) -> None:
+        self.finite = finite  # no tensor holds nan
         self.nodes: list[NodeProto] = []
         self.stored: dict[tuple[bytes, tuple[int, ...], str], str] = {}
         self.values: dict[str, Array] = {}  # what is stored, by name
@@ -415,7 +419,13 @@ class OnnxDialect(ArrayDialect):
         if not self.admits(kind, args):
             return None
         bounds = [number(self, each, args[0]) for each in BOUNDS.get(node.op, ())]
-        return self.node(kind, [*args, *bounds], static_shape(of) or (), of.dtype, **said)
+        result = self.node(kind, [*args, *bounds], static_shape(of) or (), of.dtype, **said)
+        if kind != "MaxPool" or self.finite:
+            return result
+        wrong = self.convert(self.compare("NE", args[0], args[0]), args[0].dtype)
+        most = self.node(kind, [wrong], result.shape, of.dtype, **said)
+        some = self.compare("LT", number(self, 0, most), most)
+        return self.select(some, number(self, float("nan"), result), result)
 
     def admits(self, kind: str, args: Sequence[ArrayValue]) -> bool:
         """Whether the standard has an operator for operands of these types."""

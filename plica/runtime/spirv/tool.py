@@ -1,8 +1,7 @@
 """Tools of SPIR-V: clang, and the translator between its code and modules, of one version.
 
-They build modules; a driver without SPIR-V is given the translator's output.
-
-Modules of SPIR-V, as far as artefacts are concerned: the functions one can launch.
+They build modules; a driver without SPIR-V is given the translator's output.  Of a module an
+artefact needs the functions that can be launched, its entry points:
 
 module       ::= magic version generator bound 0 instruction*      words of 4 bytes
 instruction  ::= (count of words, opcode) operand*                 15: an entry point

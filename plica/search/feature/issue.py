@@ -173,7 +173,7 @@ def _cycles(arithmetic: Array, reads: Array, stores: Array, of: StoreNumbers) ->
 
 
 def _bits_set(of: Array) -> Array:
-    """The population count of each number: the vectors of 2^n lanes that cover so many lanes."""
+    """The population count of each number: the vectors of 2^n lanes that cover that many lanes."""
     left, count = of.astype(np.int64), np.zeros(len(of))
     while left.any():
         count += left & 1

@@ -1,4 +1,4 @@
-"""Models: what tells from features how fast candidates are, before they are run.
+"""Cost models, which predict from features how fast candidates are, and the quality of their order.
 
 A model is a value. `fitted` returns one trained on candidates and their costs from scratch;
 `scores` are higher for faster candidates, and only comparable with each other. Equal examples give
@@ -7,10 +7,10 @@ an equal model, bit by bit, in any process.
 >>> speeds(np.array([2.0, 4.0, np.inf]), None).tolist()
 [1.0, 0.5, 0.0]
 
-Quality: how well a model's scores order candidates it has not seen.
+Two figures say how well scores order unseen candidates:
 
-    pairwise     the part of all pairs that it puts in order
-    recall       the part of the best candidates that are among those it likes best
+    pairwise     the share of pairs in the right order
+    recall       the share of the best candidates among those with the best scores
 
 >>> costs = np.array([1.0, 2.0, 3.0, 4.0])
 >>> pairwise_accuracy(np.array([4.0, 3.0, 1.0, 2.0]), costs)

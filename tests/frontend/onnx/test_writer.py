@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,20 @@ def f(self: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
     assert [each.name for each in plica.to_onnx(f).graph.input] == ["self"]
     data = np.asarray([-1, 2], np.float32)
     assert np.array_equal(plica.compile(f)(self=data), interpret(f.module, data))
+
+
+@pytest.mark.parametrize("finite", [False, True])
+def test_a_max_pool_carries_nan(finite: bool) -> None:
+    text = """
+        @plica.function
+        def main(x: Tensor[(1, 1, 4, 4), f32]) -> Tensor[(1, 1, 2, 2), f32]:
+            return op.nn.max_pool(x, kernel=(2, 2), strides=2)
+    """
+    module = plica.from_text(HEAD + textwrap.dedent(text))
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    if not finite:
+        x[0, 0, 0, 0] = x[0, 0, 3, 3] = np.nan
+    model = plica.to_onnx(module, finite=finite)
+    assert finite == (len([n for n in model.graph.node if n.op_type == "MaxPool"]) == 1)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], plica.interpret(module, x))
