@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
@@ -13,7 +12,9 @@ import plica
 from plica.ir.loop.intrinsic import find_intrinsic, intrinsic
 from plica.ir.text.show.kernel import show_kernel
 from plica.schedule import replay, trace_of
+from plica.schedule.instruction import Instruction, kinds
 from plica.schedule.replay import kernel_of
+from tests.schedule.test_page import text_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "primitives.md"
 HEAD: Final = """# Primitives
@@ -210,6 +211,11 @@ def primitives() -> list[str]:
     return sorted({*primitive.__all__} & {*plica.schedule.__all__})
 
 
+def kind_of(name: str) -> type[Instruction]:
+    """The instruction of a primitive; of a tile for `split`, that for any loop."""
+    return kinds()["sample_perfect_tile" if name == "sample_tile" else name]
+
+
 def made(name: str) -> str:
     """The kernel after the example of a primitive."""
     kernel, body = EXAMPLES[name]
@@ -223,10 +229,7 @@ def made(name: str) -> str:
 def entry(name: str) -> str:
     """A primitive on the page."""
     kernel, body = EXAMPLES[name]
-    function = getattr(plica.schedule, name)
-    where = sys.modules[function.__module__].__doc__ or ""
-    first, _, rest = where.partition("\n")
-    about = first.partition(": ")[2] or first
+    about, _, rest = text_of(kind_of(name), name).partition("\n")
     about = about[:1].upper() + about[1:]
     return (
         f"## {name}\n\n{about}\n{rest.rstrip()}\n\n"

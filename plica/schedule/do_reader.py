@@ -23,7 +23,7 @@ from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
 from plica.schedule.instruction import Decision, Instruction, kind_of
 from plica.schedule.map_text import map_of
-from plica.schedule.primitive.block import GetBlock
+from plica.schedule.primitive.look_up import GetBlock
 from plica.schedule.spelling import read, refuse, trace_from
 from plica.schedule.trace import Trace
 

@@ -45,22 +45,18 @@ from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.precondition import all_of
 from plica.schedule.primitive.add_unit_loop import AddUnitLoop
-from plica.schedule.primitive.annotate import Annotate
-from plica.schedule.primitive.bind import BindLoop
+from plica.schedule.primitive.annotate import Annotate, Unannotate
 from plica.schedule.primitive.cache_read import CacheRead
 from plica.schedule.primitive.cache_write import CacheWrite
 from plica.schedule.primitive.compute_inline import ComputeInline
 from plica.schedule.primitive.fuse import Fuse
-from plica.schedule.primitive.parallel import Parallel
+from plica.schedule.primitive.loop_kind import BindLoop, Parallel, Unroll, Vectorize
 from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.reorder_block_iter_var import ReorderBlockIterVar
 from plica.schedule.primitive.reverse_compute_inline import ReverseComputeInline
 from plica.schedule.primitive.set_scope import SetScope, written_by
 from plica.schedule.primitive.split import Split
 from plica.schedule.primitive.transform_layout import TransformLayout
-from plica.schedule.primitive.unannotate import Unannotate
-from plica.schedule.primitive.unroll import Unroll
-from plica.schedule.primitive.vectorize import Vectorize
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, scheduled, taken
 from plica.schedule.tidy import ZERO, mapped as contextual

@@ -15,7 +15,7 @@ from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, Store,
 from plica.ir.loop.verify import well_formed
 from plica.ir.type import shape_of
 from plica.rewrite.fuzz.driver import least
-from plica.schedule.primitive.block import GetBlock
+from plica.schedule.primitive.look_up import GetBlock
 from plica.schedule.trace import Step, Trace
 
 ATTEMPTS: Final = 400  # how many smaller cases are tried at most

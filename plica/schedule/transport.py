@@ -24,8 +24,7 @@ from plica.schedule.adapt import Candidate, Origin, candidates, fewer
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.normalise import redirected
-from plica.schedule.primitive.block import GetBlock, role_of
-from plica.schedule.primitive.loops import GetLoops
+from plica.schedule.primitive.look_up import GetBlock, GetLoops, role_of
 from plica.schedule.primitive.split import Split
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, taken, with_kernel

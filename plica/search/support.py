@@ -25,10 +25,13 @@ from attrs import frozen
 
 from plica.ir.type import known
 from plica.schedule.instruction import Decision, Sampling, Scene
-from plica.schedule.primitive.sample_categorical import SampleCategorical
-from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
-from plica.schedule.primitive.sample_tile import SamplePerfectTile, primes
-from plica.schedule.primitive.sample_tuple import SampleTuple
+from plica.schedule.primitive.sample import (
+    SampleCategorical,
+    SampleComputeLocation,
+    SamplePerfectTile,
+    SampleTuple,
+    primes,
+)
 
 
 @frozen

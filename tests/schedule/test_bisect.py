@@ -15,7 +15,7 @@ from plica.ir.loop.statement import Kernel
 from plica.runtime.error import InputError
 from plica.schedule import Handle, Step, Trace, bisect, blame, loops, minimise, unannotate
 from plica.schedule.minimise import simpler, without
-from plica.schedule.primitive.block import GetBlock
+from plica.schedule.primitive.look_up import GetBlock
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, taken
 from plica.schedule.trace import renumbered

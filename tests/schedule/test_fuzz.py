@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -30,6 +29,7 @@ from plica.schedule.smaller import ScheduledCase, smallest
 from plica.schedule.trace import Trace
 from tests.conftest import PROFILE
 from tests.schedule.mutation import MUTATIONS, Mutation, forget
+from tests.schedule.test_page import text_of
 
 EXAMPLES = {"ci": 30, "dev": 300}.get(PROFILE, 3_000)
 BUDGET = 150
@@ -59,7 +59,7 @@ def test_every_kind_is_tried() -> None:
 
 def test_preconditions_are_documented() -> None:
     report = fuzz(40, seed=2)
-    texts = [str(import_module(cls.__module__).__doc__) for cls in kinds().values()]
+    texts = [text_of(cls, kind) for kind, cls in kinds().items()]
     known = EVERYWHERE.union(
         re.findall(r"^    ([a-z-]+) ", str(pose.__doc__), re.MULTILINE),
         *[re.findall(r"`([a-z-]+)`", text) for text in texts],

@@ -28,10 +28,9 @@ from plica.schedule.law import (
 )
 from plica.schedule.normalise import normalise
 from plica.schedule.primitive.fuse import Fuse
-from plica.schedule.primitive.parallel import Parallel
+from plica.schedule.primitive.loop_kind import Parallel, Unroll
 from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.split import Split
-from plica.schedule.primitive.unroll import Unroll
 from plica.schedule.replay import scheduled
 from tests.schedule.kernel import chain, matmul, product_and_relu, stencil
 from tests.schedule.walk import walked

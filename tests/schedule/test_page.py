@@ -19,11 +19,18 @@ TABLE = re.compile(r"^\| primitive \|.*?\n\n|^TABLE\n\n", re.DOTALL | re.MULTILI
 GIVES = {"one": "one handle", "several": "a tuple", "any": ""}
 
 
+def text_of(cls: type[Instruction], kind: str) -> str:
+    """What a primitive says of itself: its class, or else the file that it has to itself."""
+    own = inspect.getdoc(cls) or ""
+    whole = sys.modules[cls.__module__].__doc__ or ""
+    return own if "Preconditions" in own else whole.removeprefix(f"{kind}: ").rstrip()
+
+
 def row(kind: str, cls: type[Instruction]) -> str:
     parameters = inspect.signature(function_of(cls)).parameters.values()
     asked = [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
-    first = (sys.modules[cls.__module__].__doc__ or "").split("\n")[0]
-    about = first.partition(": ")[2].replace("|", "\\|")
+    about = text_of(cls, kind).split("\n")[0].replace("|", "\\|")
+    about = about[:1].lower() + about[1:]
     return f"| `{kind}({', '.join(asked)})` | {GIVES[cls.gives]} | {about} |"
 
 

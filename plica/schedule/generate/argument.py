@@ -24,7 +24,7 @@ from plica.ir.loop.statement import THREADS, substatements
 from plica.schedule.generate.kernel import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction
-from plica.schedule.primitive.block import role_of
+from plica.schedule.primitive.look_up import role_of
 from plica.schedule.primitive.tensorize import tensorize
 from plica.schedule.replay import ReplayState
 

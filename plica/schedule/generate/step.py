@@ -22,7 +22,7 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.generate.argument import Given, Here, NoArgument, argument, fields_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Sampling, kinds
-from plica.schedule.primitive.block import role_of
+from plica.schedule.primitive.look_up import role_of
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, taken
 from plica.schedule.trace import Step

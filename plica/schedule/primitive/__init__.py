@@ -21,45 +21,49 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.schedule.primitive.add_unit_loop import add_unit_loop
-    from plica.schedule.primitive.annotate import annotate
-    from plica.schedule.primitive.bind import bind
-    from plica.schedule.primitive.block import block
+    from plica.schedule.primitive.annotate import annotate, unannotate
     from plica.schedule.primitive.blockize import blockize
     from plica.schedule.primitive.cache_inplace import cache_inplace
     from plica.schedule.primitive.cache_read import cache_read
     from plica.schedule.primitive.cache_write import cache_write
-    from plica.schedule.primitive.child_blocks import child_blocks
     from plica.schedule.primitive.compute_at import compute_at
     from plica.schedule.primitive.compute_inline import compute_inline
-    from plica.schedule.primitive.consumers import consumers
     from plica.schedule.primitive.decompose_padding import decompose_padding
     from plica.schedule.primitive.decompose_reduction import decompose_reduction
     from plica.schedule.primitive.enter_postproc import enter_postproc
     from plica.schedule.primitive.fuse import fuse
+    from plica.schedule.primitive.look_up import (
+        block,
+        child_blocks,
+        consumers,
+        loops,
+        output_blocks,
+        producers,
+        reader_loop,
+    )
+    from plica.schedule.primitive.loop_kind import bind, parallel, unroll, vectorize
     from plica.schedule.primitive.loop_partition import loop_partition
-    from plica.schedule.primitive.loops import loops
     from plica.schedule.primitive.merge_loops import merge_loops
     from plica.schedule.primitive.narrow_sum import narrow_sum
-    from plica.schedule.primitive.output_blocks import output_blocks
     from plica.schedule.primitive.overlap_split import overlap_split
     from plica.schedule.primitive.pad_einsum import pad_einsum
     from plica.schedule.primitive.pad_fold import pad_fold
-    from plica.schedule.primitive.parallel import parallel
     from plica.schedule.primitive.peel_init import peel_init
-    from plica.schedule.primitive.producers import producers
     from plica.schedule.primitive.read_at import read_at
-    from plica.schedule.primitive.reader_loop import reader_loop
     from plica.schedule.primitive.reindex import reindex
     from plica.schedule.primitive.reorder import reorder
     from plica.schedule.primitive.reorder_block_iter_var import reorder_block_iter_var
     from plica.schedule.primitive.reverse_compute_at import reverse_compute_at
     from plica.schedule.primitive.reverse_compute_inline import reverse_compute_inline
     from plica.schedule.primitive.rfactor import rfactor
-    from plica.schedule.primitive.sample_categorical import sample_categorical
-    from plica.schedule.primitive.sample_compute_location import sample_compute_location
-    from plica.schedule.primitive.sample_partitioned_tile import sample_partitioned_tile
-    from plica.schedule.primitive.sample_tile import sample_perfect_tile, sample_tile
-    from plica.schedule.primitive.sample_tuple import sample_tuple
+    from plica.schedule.primitive.sample import (
+        sample_categorical,
+        sample_compute_location,
+        sample_partitioned_tile,
+        sample_perfect_tile,
+        sample_tile,
+        sample_tuple,
+    )
     from plica.schedule.primitive.set_scope import set_scope
     from plica.schedule.primitive.split import split
     from plica.schedule.primitive.storage_align import storage_align
@@ -67,9 +71,6 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.transform_block_layout import transform_block_layout
     from plica.schedule.primitive.transform_layout import transform_layout
     from plica.schedule.primitive.transpose_tile import transpose_tile
-    from plica.schedule.primitive.unannotate import unannotate
-    from plica.schedule.primitive.unroll import unroll
-    from plica.schedule.primitive.vectorize import vectorize
     from plica.schedule.primitive.write_at import write_at
 else:
     lazily(__name__)

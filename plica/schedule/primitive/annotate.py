@@ -1,14 +1,4 @@
-"""annotate: attach a key and a value to a loop or a block, for later steps and for lowering.
-
-    before                      after  annotate(i, "unroll_explicit", True)
-    for i in range(4): …        for i in range(4, unroll_explicit=True): …
-
-Preconditions:
-
-- `known-key`: a key of `KEYS`.
-- `typed-value`: a value of its type.
-- `not-annotated`: the key is not set yet.
-"""
+"""Annotations of loops and blocks, by keys of `KEYS`."""
 
 from __future__ import annotations
 
@@ -50,7 +40,17 @@ def declare_key(key: str, of: Literal["bool", "int", "float", "str", "tuple"]) -
 @primitive("annotate")
 @frozen(eq=False)
 class Annotate(Instruction):
-    """An annotation of a loop or a block."""
+    """Attach a key and a value to a loop or a block, for later steps and for lowering.
+
+        before                      after  annotate(i, "unroll_explicit", True)
+        for i in range(4): …        for i in range(4, unroll_explicit=True): …
+
+    Preconditions:
+
+    - `known-key`: a key of `KEYS`.
+    - `typed-value`: a value of its type.
+    - `not-annotated`: the key is not set yet.
+    """
 
     target: Handle
     key: str
@@ -79,6 +79,38 @@ def annotate(
 ) -> Instruction:
     """Something said of a loop or a block."""
     return Annotate(target, key, value)
+
+
+@primitive("unannotate")
+@frozen(eq=False)
+class Unannotate(Instruction):
+    """Remove a key from a loop or a block.
+
+        before                                    after  unannotate(i, "unroll_explicit")
+        for i in range(4, unroll_explicit=True)   for i in range(4): …
+
+    Preconditions:
+
+    - `annotated`: the key is set.
+    """
+
+    target: Handle
+    key: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        where, notes = notes_of(scene, self.target)
+        if self.key not in dict(notes):
+            found = ", ".join(key for key, _ in notes) or "nothing"
+            return Problem("annotated", where, f"something said of {self.key}", found)
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        return said(scene, self.target, self.key, None)
+
+
+def unannotate(target: Handle, key: str) -> Instruction:
+    """Removes an annotation of a loop or a block."""
+    return Unannotate(target, key)
 
 
 def said(scene: Scene, target: Handle, key: str, value: Plain | None) -> Edited:

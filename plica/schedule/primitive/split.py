@@ -32,7 +32,7 @@ from plica.schedule.do import Body, DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import LARGEST, Edited, Instruction, Number, Scene, primitive
 from plica.schedule.precondition import guarded, plain_loop, unguardable
-from plica.schedule.primitive.sample_tile import SampledTile
+from plica.schedule.primitive.sample import SampledTile
 from plica.schedule.problem import Problem
 from plica.schedule.tidy import tidied
 

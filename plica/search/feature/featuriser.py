@@ -29,7 +29,7 @@ from attrs import evolve, frozen
 from plica.ir.loop.statement import Kernel
 from plica.schedule.default.machine import Machine
 from plica.schedule.instruction import Decision
-from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
+from plica.schedule.primitive.sample import SampleComputeLocation
 from plica.search.feature.code import NO_CONDITIONS, conditions_of
 from plica.search.feature.formula import Basis, Column, FeatureFormula
 from plica.search.feature.layout import Floats, Nests, StoreLayout, aligned

@@ -32,10 +32,9 @@ from plica.ir.loop.statement import Block, For, Kernel, statements
 from plica.ir.type import known
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Decision, Scene
-from plica.schedule.primitive.sample_tuple import SampleTuple
+from plica.schedule.primitive.loop_kind import Unroll, Vectorize
+from plica.schedule.primitive.sample import SampleTuple
 from plica.schedule.primitive.split import Split
-from plica.schedule.primitive.unroll import Unroll
-from plica.schedule.primitive.vectorize import Vectorize
 from plica.schedule.replay import begin, states
 from plica.schedule.trace import Step, Trace, renumbered
 

@@ -32,11 +32,10 @@ from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.primitive.fuse import Fuse
-from plica.schedule.primitive.loops import GetLoops
-from plica.schedule.primitive.parallel import Parallel
+from plica.schedule.primitive.look_up import GetLoops
+from plica.schedule.primitive.loop_kind import Parallel, Unroll
 from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.split import Split
-from plica.schedule.primitive.unroll import Unroll
 from plica.schedule.trace import Step, Trace
 from plica.search.sketch.template import is_term, scenes_of
 

@@ -20,7 +20,7 @@ from plica.ir.text.script import from_text
 from plica.ir.type.dim import dim_var, evaluate
 from plica.ir.type.dtype import f32, i32
 from plica.schedule import ScheduleRefused, do, fuse, loops, record, reorder, split
-from plica.schedule.primitive.block import block as find
+from plica.schedule.primitive.look_up import block as find
 
 Array = np.ndarray[Any, Any]
 

@@ -25,7 +25,7 @@ from plica.schedule import (
 )
 from plica.schedule.bisect import agree
 from plica.schedule.do import Body
-from plica.schedule.primitive.sample_tuple import SampleTuple
+from plica.schedule.primitive.sample import SampleTuple
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.sketch.template import closed, opened
