@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -35,6 +34,7 @@ from plica.runtime.record import (
     record_members,
     to_json,
 )
+from plica.runtime.typed_json import ClassVar, dataclass, plain, read
 
 with lazy_imports(__name__):  # few artefacts are for a GPU
     from plica.runtime.cuda.open_step import OpenProgram, device_data, device_from_data
@@ -88,6 +88,8 @@ ALIGNMENT: Final = 64
 class Launched:
     """A launch in the code: its kernel, and the operations and bytes of one run."""
 
+    DAMAGED: ClassVar = "A launch in the artefact is damaged."
+
     kernel: str
     operations: int
     bytes: int
@@ -122,6 +124,8 @@ class ArtefactMachine:
 @dataclass(frozen=True, slots=True)
 class StoredAllocation:
     """A value in the workspace: where, how large, from which step to which, and on which other."""
+
+    DAMAGED: ClassVar = "The memory plan in the artefact is damaged."
 
     offset: int
     size: int
@@ -168,7 +172,7 @@ def member_pieces(
     }
     if of.text:
         members["program.c" if of.device is None else "kernels.cu"] = (of.text.encode(),)
-    members["params.bin"], places = _packed(of.constants)
+    members["params.bin"], places = packed(of.constants)
     if with_record:
         members |= {name: (data,) for name, data in record_members(of.record()).items()}
     device = {} if of.device is None else {"device": device_data(of.device)}
@@ -186,12 +190,9 @@ def member_pieces(
         "interface": interface.to_data(of.interface),
         "workspace": of.workspace,
         "sources": list(of.sources),
-        "launches": [[launch.kernel, launch.operations, launch.bytes] for launch in of.launches],
+        "launches": plain(of.launches),
         "constants": places,
-        "plan": [
-            [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
-            for each in of.plan
-        ],
+        "plan": plain(of.plan),
         "members": {name: _digest(parts) for name, parts in members.items()} if sealed else {},
     }
     return {"manifest.json": (to_json(manifest),), **members}
@@ -242,11 +243,11 @@ def from_members(
         ArtefactMachine(triple, cpu, _texts(features), *_texts([made_for.get("machine", "")])),
         threads,
         objects,
-        _unpacked(members.get("params.bin", b""), places),
+        unpacked(members.get("params.bin", b""), places),
         workspace,
         _texts(sources),
-        tuple([_launched(launch) for launch in launches]),
-        tuple([_tenant(each) for each in plan]),
+        tuple([read(Launched, launch) for launch in launches]),
+        tuple([read(StoredAllocation, each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(_texts_of(members))),
         None if "device" not in manifest else device_from_data(manifest["device"]),
@@ -261,7 +262,8 @@ def aligned_array(size: int) -> Array:
     return padded[start : start + size]
 
 
-def _packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:
+def packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:
+    """Constants one after another, each at a multiple of 64, and where they are."""
     places = []
     parts: list[Piece] = []
     end = 0
@@ -278,7 +280,8 @@ def _texts_of(members: Mapping[str, Piece]) -> dict[str, bytes]:
     return {name: bytes(data) for name, data in members.items() if name.endswith((".json", ".txt"))}
 
 
-def _unpacked(params: Piece, places: Sequence[object]) -> tuple[Array, ...]:
+def unpacked(params: Piece, places: Sequence[object]) -> tuple[Array, ...]:
+    """The constants in `packed` ones; nothing about their places is believed."""
     whole = np.frombuffer(params, np.uint8)
     if not whole.flags.writeable or whole.__array_interface__["data"][0] % ALIGNMENT:
         whole = aligned_array(len(params))
@@ -293,28 +296,6 @@ def _unpacked(params: Piece, places: Sequence[object]) -> tuple[Array, ...]:
             case _:
                 raise damaged("A constant is outside of the artefact.", repr(place))
     return tuple(found)
-
-
-def _tenant(given: object) -> StoredAllocation:
-    match given:
-        case [
-            int(offset),
-            int(size),
-            int(born),
-            int(last),
-            int() | None as view_of,
-            int() | None as in_place_of,
-        ]:
-            return StoredAllocation(offset, size, born, last, view_of, in_place_of)
-    raise damaged("The memory plan in the artefact is damaged.", repr(given))
-
-
-def _launched(given: object) -> Launched:
-    match given:
-        case [str(kernel), int(operations), int(bytes_)]:
-            return Launched(kernel, operations, bytes_)
-        case _:
-            raise damaged("A launch in the artefact is damaged.", repr(given))
 
 
 def _texts(given: Any) -> tuple[str, ...]:  # Any: JSON

@@ -10,29 +10,56 @@ True
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import field
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import damaged
 from plica.runtime.port import OpenPort, Port
+from plica.runtime.typed_json import OPTIONAL, Annotated, ClassVar, dataclass, plain, read
+
+MAX_DEPTH: Final = 64  # parameters are nested no deeper
+Number: TypeAlias = Annotated[int, range(1 << 48)]
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
+
+
+def _port(given: object) -> Port:
+    match given:
+        case [str(name), [*shape], str(dtype)] if dtype in ELEMENTS:
+            sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 48]
+            if len(sizes) == len(shape):
+                return Port(name, tuple(sizes), dtype, ELEMENTS[dtype].numpy)
+            names = [size for size in shape if isinstance(size, str) and size]
+            if len(sizes) + len(names) == len(shape):
+                return OpenPort(name, tuple(shape), dtype, ELEMENTS[dtype].numpy)
+    raise damaged("An input or output in the artefact is damaged.", repr(given))
+
+
+def _shape(given: object, depth: int = 0) -> Shape:
+    if isinstance(given, list) and depth < MAX_DEPTH:
+        return tuple([_shape(each, depth + 1) for each in given])
+    if type(given) is int and given >= 0:
+        return given
+    raise damaged("A parameter in the artefact is damaged.", repr(given)[:200])
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
     """A caller's view: parameters made of inputs, outputs, and whether each is one array."""
 
-    params: tuple[tuple[str, Shape], ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    KEYED: ClassVar = True
+    DAMAGED: ClassVar = "The interface in the artefact is damaged."
+
+    params: tuple[tuple[str, Annotated[Shape, _shape]], ...]
+    inputs: tuple[Annotated[Port, _port], ...]
+    outputs: tuple[Annotated[Port, _port], ...]
     single: bool
-    ranges: tuple[tuple[str, int, int | None], ...] = ()
+    ranges: tuple[tuple[str, int, int | None], ...] = field(default=(), metadata=OPTIONAL)
     """Open sizes the model was not made for every value of: the name, the least, the most."""
-    donated: tuple[tuple[int, int], ...] = ()
+    donated: tuple[tuple[Number, Number], ...] = field(default=(), metadata=OPTIONAL)
     """Inputs and the outputs that are written over them, by number."""
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     """What open sizes are where every operator has a value, in words: `n >= 9`."""
 
 
@@ -58,114 +85,32 @@ def dims_of(of: Interface) -> tuple[Dim, ...]:
 
 def to_data(of: Interface) -> dict[str, Any]:
     """The interface as JSON data."""
-    return {
-        "params": [[name, _lists(shape)] for name, shape in of.params],
-        "inputs": [[port.name, list(port.shape), port.dtype] for port in of.inputs],
-        "outputs": [[port.name, list(port.shape), port.dtype] for port in of.outputs],
-        "single": of.single,
-        **({"ranges": [list(each) for each in of.ranges]} if of.ranges else {}),
-        **({"donated": [list(each) for each in of.donated]} if of.donated else {}),
-        **({"needs": list(of.needs)} if of.needs else {}),
-    }
+    data: dict[str, Any] = plain(of)
+    return data
 
 
 def from_data(given: object) -> Interface:
     """The interface that was written down; nothing in it is believed."""
-    match given:
-        case {
-            "params": [*params],
-            "inputs": [*inputs],
-            "outputs": [*outputs],
-            "single": bool(single),
-            **more,
-        }:
-            ports = tuple([_port(each) for each in inputs])
-            results = tuple([_port(output) for output in outputs])
-            return Interface(
-                tuple([_param(param, len(ports)) for param in params]),
-                ports,
-                results,
-                single,
-                _ranges(more.get("ranges", [])),
-                _donated(more.get("donated", []), ports, results),
-                _needs(more.get("needs", [])),
-            )
-        case _:
-            raise damaged("The interface in the artefact is damaged.")
+    found = read(Interface, given)
+    if not all(_is_shape(shape, len(found.inputs)) for _, shape in found.params):
+        raise damaged("A parameter in the artefact is damaged.", repr(found.params)[:200])
+    _check_donated(found)
+    return found
 
 
-def _lists(shape: Shape) -> Any:
-    return shape if isinstance(shape, int) else [_lists(each) for each in shape]
+def _check_donated(of: Interface) -> None:
+    """Refuse pairs of inputs and outputs whose memory cannot be one, or that come twice."""
+    for old, new in of.donated:
+        if not (old < len(of.inputs) and new < len(of.outputs)):
+            raise damaged("The donated inputs in the artefact are damaged.", repr(of.donated))
+        mine, other = of.inputs[old], of.outputs[new]
+        if (mine.shape, mine.dtype) != (other.shape, other.dtype):
+            raise damaged("A donated input in the artefact has another type.", repr((old, new)))
+    if any(len({pair[side] for pair in of.donated}) != len(of.donated) for side in (0, 1)):
+        raise damaged("An input in the artefact is donated twice.", repr(of.donated))
 
 
-def _port(given: object) -> Port:
-    match given:
-        case [str(name), [*shape], str(dtype)] if dtype in ELEMENTS:
-            sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 48]
-            if len(sizes) == len(shape):
-                return Port(name, tuple(sizes), dtype, ELEMENTS[dtype].numpy)
-            names = [size for size in shape if isinstance(size, str) and size]
-            if len(sizes) + len(names) == len(shape):
-                return OpenPort(name, tuple(shape), dtype, ELEMENTS[dtype].numpy)
-    raise damaged("An input or output in the artefact is damaged.", repr(given))
-
-
-def _ranges(given: object) -> tuple[tuple[str, int, int | None], ...]:
-    match given:
-        case [*ranges]:
-            return tuple([_range(each) for each in ranges])
-        case _:
-            raise damaged("The ranges of dims in the artefact are damaged.", repr(given))
-
-
-def _range(given: object) -> tuple[str, int, int | None]:
-    match given:
-        case [str(name), int(least), int() | None as most]:
-            return name, least, most
-        case _:
-            raise damaged("The range of a dim in the artefact is damaged.", repr(given))
-
-
-def _needs(given: object) -> tuple[str, ...]:
-    match given:
-        case [*needs] if all(isinstance(need, str) for need in needs):
-            return tuple([str(need) for need in needs])
-        case _:
-            raise damaged("What the artefact asks of open sizes is damaged.", repr(given)[:80])
-
-
-def _donated(
-    given: object, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
-) -> tuple[tuple[int, int], ...]:
-    """Pairs of inputs and outputs, each once, whose memory can be one."""
-    pairs: list[tuple[int, int]] = []
-    for each in given if isinstance(given, list) else [None]:
-        match each:
-            case [int(old), int(new)] if 0 <= old < len(inputs) and 0 <= new < len(outputs):
-                mine, other = inputs[old], outputs[new]
-                if (mine.shape, mine.dtype) != (other.shape, other.dtype):
-                    raise damaged("A donated input in the artefact has another type.", repr(each))
-                pairs.append((old, new))
-            case _:
-                raise damaged("The donated inputs in the artefact are damaged.", repr(given))
-    if any(len({pair[side] for pair in pairs}) != len(pairs) for side in (0, 1)):
-        raise damaged("An input in the artefact is donated twice.", repr(given))
-    return tuple(pairs)
-
-
-def _param(given: object, count: int) -> tuple[str, Shape]:
-    match given:
-        case [str(name), shape]:
-            return name, _shape(shape, count, 0)
-        case _:
-            raise damaged("A parameter in the artefact is damaged.", repr(given))
-
-
-def _shape(given: object, count: int, depth: int) -> Shape:
-    match given:
-        case int(number) if type(number) is int and 0 <= number < count:
-            return number
-        case [*inside] if depth < 64:
-            return tuple([_shape(each, count, depth + 1) for each in inside])
-        case _:
-            raise damaged("A parameter in the artefact is damaged.", repr(given))
+def _is_shape(of: Shape, count: int) -> bool:
+    if isinstance(of, int):
+        return of < count
+    return all(_is_shape(each, count) for each in of)

@@ -37,7 +37,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,6 +45,7 @@ import numpy as np
 from plica.runtime.element import ELEMENTS, wrong_element
 from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
 from plica.runtime.late import lazy_imports
+from plica.runtime.typed_json import DERIVED
 
 with lazy_imports(__name__):  # few programs are given tensors of other libraries, or wrong ones
     from plica.runtime.foreign_tensor import foreign_dtype, how_to_convert, how_to_share, shared
@@ -114,7 +115,7 @@ class Port:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    numpy: np.dtype[Any]
+    numpy: np.dtype[Any] = field(metadata=DERIVED)
 
     @property
     def type(self) -> str:

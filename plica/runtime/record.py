@@ -12,14 +12,13 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from difflib import get_close_matches
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.error import ArtefactError, Diagnostic, InputError, damaged
-
-T = TypeVar("T")
+from plica.runtime.typed_json import OPTIONAL, Annotated, ClassVar, dataclass, plain, read
 
 Step: TypeAlias = tuple[str, str, str, str]
 """A rule's name and contract, and the digests of the replaced and the new term."""
@@ -32,18 +31,22 @@ KINDS: Final = ("equation", "computed", "pass")
 class RecordStage:
     """A number of steps from one module to the next."""
 
+    DAMAGED: ClassVar = "A stage of the derivation is damaged."
+
     name: str
     before: str
     after: str
-    steps: int
+    steps: Annotated[int, range(1 << 48)]
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
     """A rule that was applied: its kind and contract, and its digest."""
 
+    DAMAGED: ClassVar = "A rule of the derivation is damaged."
+
     name: str
-    kind: str
+    kind: Annotated[str, KINDS]
     contract: str
     digest: str
 
@@ -55,6 +58,8 @@ class KernelTrace:
     `before` is a script: `plica.replay(Trace.from_json(t.to_json()), plica.from_text(t.before))`
     schedules again.  A kernel that no rule of thumb knows has an empty trace.
     """
+
+    DAMAGED: ClassVar = "A trace in the artefact is damaged."
 
     kernel: str
     before: str
@@ -77,6 +82,9 @@ class KernelTrace:
 class CompilationRecord:
     """The origin of the code: digests, contract, steps, and kernels as text."""
 
+    KEYED: ClassVar = True
+    DAMAGED: ClassVar = "The derivation in the artefact is damaged."
+
     module: str
     contract: str
     steps: tuple[Step, ...]
@@ -88,7 +96,8 @@ class CompilationRecord:
     rules: tuple[Used, ...] = ()
     traces: tuple[KernelTrace, ...] = ()
     digests: tuple[str, ...] = ()  # of each kernel as its code was made, in the order of the traces
-    lowering: tuple[str, ...] = ()  # the names of the passes between the end of a trace and code
+    lowering: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    """The names of the passes between the end of a trace and code."""
 
     def __str__(self) -> str:
         kinds = {used.name: used.kind for used in self.rules}
@@ -122,100 +131,24 @@ def steps_text(contract: str, steps: Sequence[tuple[str, str, str, str]]) -> str
 
 def record_members(of: CompilationRecord) -> dict[str, bytes]:
     """The members of an archive that are a record."""
-    derivation = {
-        "module": of.module,
-        "result": of.result,
-        "contract": of.contract,
-        "asked": of.asked,
-        "packs": list(of.packs),
-        "stages": [[stage.name, stage.before, stage.after, stage.steps] for stage in of.stages],
-        "rules": [[rule.name, rule.kind, rule.contract, rule.digest] for rule in of.rules],
-        "steps": [list(step) for step in of.steps],
-        "kernels": list(of.digests),
-        "lowering": list(of.lowering),
-    }
-    traces = [[trace.kernel, trace.before, trace.python, trace.json] for trace in of.traces]
+    derivation = plain(of)
+    traces, kernels = derivation.pop("traces"), derivation.pop("kernels")
+    derivation["kernels"] = derivation.pop("digests")
     return {
         "derivation.json": to_json(derivation),
         "traces.json": to_json(traces),
-        "kernels.txt": of.kernels.encode(),
+        "kernels.txt": kernels.encode(),
     }
 
 
 def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
     """The record of an archive."""
-    derivation = read_json(members, "derivation.json")
-    match derivation:
-        case {
-            "module": str(module),
-            "result": str(result),
-            "contract": str(contract),
-            "asked": str(asked),
-            "packs": [*packs],
-            "stages": [*stages],
-            "rules": [*rules],
-            "steps": [*steps],
-        } if all(isinstance(pack, str) for pack in packs):
-            pass
-        case _:
-            raise damaged("The derivation in the artefact is damaged.")
-    traces = read_json(members, "traces.json")
-    if not isinstance(traces, list):
-        raise damaged("The traces in the artefact are damaged.")
-    return CompilationRecord(
-        module,
-        contract,
-        _all(_step, steps),
-        members.get("kernels.txt", b"").decode("utf-8", "replace"),
-        result,
-        asked,
-        tuple(packs),
-        _all(_stage, stages),
-        _all(_used, rules),
-        _all(_traced, traces),
-        _words(derivation, "kernels"),
-        _words(derivation, "lowering"),
-    )
-
-
-def _words(given: Any, name: str) -> tuple[str, ...]:  # Any: JSON
-    """Words that older artefacts do not have."""
-    found = given.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise damaged("The derivation in the artefact is damaged.", repr(found))
-    return tuple(found)
-
-
-def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:
-    return tuple([read(each) for each in given])
-
-
-def _step(given: object) -> Step:
-    match given:
-        case [str(rule), str(contract), str(before), str(after)]:
-            return rule, contract, before, after
-    raise damaged("A step of the derivation is damaged.", repr(given))
-
-
-def _stage(given: object) -> RecordStage:
-    match given:
-        case [str(name), str(before), str(after), int(steps)] if steps >= 0:
-            return RecordStage(name, before, after, steps)
-    raise damaged("A stage of the derivation is damaged.", repr(given))
-
-
-def _used(given: object) -> Used:
-    match given:
-        case [str(name), str(kind), str(contract), str(digest)] if kind in KINDS:
-            return Used(name, kind, contract, digest)
-    raise damaged("A rule of the derivation is damaged.", repr(given))
-
-
-def _traced(given: object) -> KernelTrace:
-    match given:
-        case [str(kernel), str(before), str(python), str(text)]:
-            return KernelTrace(kernel, before, python, text)
-    raise damaged("A trace in the artefact is damaged.", repr(given))
+    derivation, traces = (read_json(members, f"{each}.json") for each in ("derivation", "traces"))
+    if isinstance(derivation, dict):
+        digests = derivation.get("kernels", [])  # which older artefacts do not have
+        kernels = members.get("kernels.txt", b"").decode("utf-8", "replace")
+        derivation |= {"digests": digests, "kernels": kernels, "traces": traces}
+    return read(CompilationRecord, derivation)
 
 
 def to_json(of: object) -> bytes:

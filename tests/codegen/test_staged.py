@@ -20,7 +20,7 @@ from plica.runtime import archive
 from plica.runtime.error import ArtefactError, EvaluationError, PlicaError, UnsupportedError
 from plica.runtime.staged.artefact import NAME
 from plica.runtime.staged.executable import StagedExecutable
-from plica.runtime.staged.program import HostCall, MeasureDim, RunSegment, check_registers
+from plica.runtime.staged.program import HostCall, MeasureDim, RunSegment, check_program
 
 Array = np.ndarray[Any, Any]
 
@@ -201,7 +201,8 @@ def main(x: Tensor[("n",), f32], count: i64, again: bool):
 def test_a_loop_is_for_the_branches_that_use_it(result: str) -> None:
     """Both sides run it, or a branch needs it before all others do."""
     module = find_pass("inline")(plica.from_text(LOOP + result + "\n"))
-    check_registers(cut(module).program, 3, ("n",))
+    parts = cut(module)
+    check_program(parts.program, 3, ("n",), len(parts.segments))
     exe = plica.compile(module, threads=1, effort="fast", cache=False)
     assert isinstance(exe, StagedExecutable)
     for again in (False, True):

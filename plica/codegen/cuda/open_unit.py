@@ -132,7 +132,7 @@ class _Maker:
         functions = [
             open_step.RowFunction(e.function, e.grid, e.block, e.shared) for e in code.launches
         ]
-        return open_step.RowPiece(of.size, tuple(functions), of.args, scratch)
+        return open_step.RowPiece(of.size, of.args, scratch, tuple(functions))
 
 
 def _grid(of: KernelLaunch, given: Mapping[Term, Scalar]) -> tuple[str, str, str]:

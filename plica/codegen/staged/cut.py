@@ -408,7 +408,7 @@ class _BlockCutter:
         start = [self._register(self.plain[arg]) for arg in event.body.args]
         if self.whole.updates:
             self._offer(body, carried)
-        return programs.RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
+        return programs.RepeatBlock(tuple(start), tuple(carried), (test, body, end), outputs)
 
     def _offer(self, body: programs.StepBlock, carried: Sequence[int]) -> None:
         """What a loop carries may be written over by the one segment of its body, where what it is

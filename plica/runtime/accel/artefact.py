@@ -22,7 +22,7 @@ from plica.runtime.accel import device
 from plica.runtime.accel.device import AccelDevice
 from plica.runtime.accel.functional import MICRO, MemorySpan
 from plica.runtime.archive import check_format, check_members
-from plica.runtime.artefact import ALIGNMENT, Artefact
+from plica.runtime.artefact import Artefact
 from plica.runtime.error import damaged
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array
@@ -103,13 +103,8 @@ class AccelArtefact:
 def to_members(of: AccelArtefact) -> dict[str, bytes]:
     """The members of the archive that an artefact is."""
     members = {"accel.txt": of.text.encode(), "placement.txt": of.placement.encode()}
-    params = bytearray()
-    places: list[list[int]] = []
-    for constant in of.constants:
-        params += bytes(-len(params) % ALIGNMENT)
-        places.append([len(params), constant.nbytes])
-        params += constant.tobytes()
-    members["accel.bin"] = bytes(params)
+    params, places = native.packed(of.constants)
+    members["accel.bin"] = b"".join(params)
     for at, program in enumerate(of.programs):
         members[f"code/{at}.words"] = program.words
         members[f"code/{at}.micro"] = np.array(program.micro, "<u8").tobytes()
@@ -173,7 +168,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
     check_members(members, digests, NAME)
     machine, seen = device.from_data(data), interface.from_data(interface_data)
     coded = tuple([_coded(members, machine, at, program) for at, program in enumerate(programs)])
-    constants = _constants(members, places)
+    constants = native.unpacked(members.get("accel.bin", b""), places)
     parts = tuple([_part(members, at) for at in range(count)])
     reader = _Reader(len(seen.inputs), coded, parts, constants)
     read = tuple([reader.step(step) for step in steps])
@@ -218,18 +213,6 @@ def _part(members: Mapping[str, bytes], at: int) -> Artefact:
         name.removeprefix(start): data for name, data in members.items() if name.startswith(start)
     }
     return native.from_members(inside)
-
-
-def _constants(members: Mapping[str, bytes], places: Sequence[object]) -> tuple[Array, ...]:
-    data = members.get("accel.bin", b"")
-    found = []
-    for place in places:
-        match place:
-            case [int(start), int(size)] if start >= 0 <= size and start + size <= len(data):
-                found.append(np.frombuffer(data, np.uint8, size, start))
-            case _:
-                raise damaged("A constant is outside of the artefact.", repr(place))
-    return tuple(found)
 
 
 def _numbers(given: Sequence[object]) -> tuple[int, ...]:

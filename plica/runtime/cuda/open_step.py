@@ -13,35 +13,38 @@ result.
 >>> program = OpenProgram(("n",), slots, (), (step,))
 >>> program.at({"n": 40}).steps[0].grid, program.at({"n": 40}).steps[0].numbers
 ((2, 1, 1), (40,))
->>> open_from_data(open_data(program)) == program
+>>> open_from_data(plain(program)) == program
 True
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 from plica.runtime.cuda.step import (
+    DAMAGED_LAUNCH,
     MAX_BYTES,
     MAX_GRID,
+    Block,
     DeviceCopy,
     DeviceLaunch,
     DeviceProgram,
     DeviceStep,
-    Three,
+    Number,
+    SharedBytes,
+    are_possible,
     arranged,
-    checked_block,
-    checked_numbers,
     from_data,
     to_data,
 )
-from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import damaged
 from plica.runtime.size_text import NoSize, names_of, number_of
+from plica.runtime.typed_json import Annotated, ClassVar, dataclass, plain, read
 
 Sizes: TypeAlias = Mapping[str, int]
+Blocks: TypeAlias = Annotated[int, range(1, MAX_BYTES)]
 
 MAX_BLOCKS: Final = 1 << 23
 MAX_INT32: Final = (1 << 31) - 1
@@ -60,24 +63,40 @@ class NoValue(ValueError):
 class OpenSlot:
     """A tensor: where it lives, its bytes, and of a temporary the room."""
 
-    space: str
+    DAMAGED: ClassVar = "A tensor of the launches in the artefact is damaged."
+
+    space: Literal["input", "output", "constant", "temporary"]
     bytes: str
-    room: int = 0
+    room: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLaunch:
     """A function over the tensors of some slots, then sizes."""
 
+    DAMAGED: ClassVar = DAMAGED_LAUNCH
+
     function: str
     grid: tuple[str, str, str]
-    block: Three
-    shared: int
-    slots: tuple[int, ...]
+    block: Block
+    shared: SharedBytes
+    slots: tuple[Number, ...]
     numbers: tuple[str, ...] = ()
     least: tuple[str, ...] = ()  # what must not be negative
-    scratch: tuple[int, ...] = ()  # the bytes of further buffers, which stand after those of slots
+    scratch: tuple[
+        Number, ...
+    ] = ()  # the bytes of further buffers, which stand behind those of slots
     maps: tuple[TileMap, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sizes that it is made of."""
+        return (*self.grid, *self.numbers, *self.least)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a block has no more threads than it can, and maps are of what is given."""
+        return are_possible(self.block, self.maps, len(self.slots) + len(self.scratch))
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
         """The launches, empty if there is no work, and the scratch sizes."""
@@ -101,9 +120,14 @@ class RowFunction:
     part."""
 
     function: str
-    grid: Three
-    block: Three
-    shared: int
+    grid: tuple[Blocks, Blocks, Blocks]
+    block: Block
+    shared: SharedBytes
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a block has no more threads than it can."""
+        return are_possible(self.block, (), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +135,37 @@ class RowPiece:
     """Functions for a given number of rows, on the tensors of some slots, and the scratch memory of
     one part of the rows."""
 
-    size: int
+    size: Blocks
+    slots: tuple[Number, ...]
+    scratch: tuple[Number, ...]
     functions: tuple[RowFunction, ...]
-    slots: tuple[int, ...]
-    scratch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowLaunch:
     """The rows of tensors, each like another; the last piece is of one row."""
 
+    DAMAGED: ClassVar = DAMAGED_LAUNCH
+
     rows: str
     pieces: tuple[RowPiece, ...]
     least: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that it reads or writes."""
+        return tuple([slot for piece in self.pieces for slot in piece.slots])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sizes that it is made of."""
+        return (self.rows, *self.least)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether pieces are of ever fewer rows, the last of one."""
+        sizes = [piece.size for piece in self.pieces]
+        return sizes[-1:] == [1] and sizes == sorted(set(sizes), reverse=True)
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
         """The launches for a given number of rows, and their scratch memory."""
@@ -146,8 +188,15 @@ class RowLaunch:
 class OpenCopy:
     """All of a slot to another."""
 
-    source: int
-    target: int
+    source: Number
+    target: Number
+
+    texts: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that it reads or writes."""
+        return self.source, self.target
 
 
 OpenStep: TypeAlias = OpenLaunch | RowLaunch | OpenCopy
@@ -156,6 +205,9 @@ OpenStep: TypeAlias = OpenLaunch | RowLaunch | OpenCopy
 @dataclass(frozen=True, slots=True)
 class OpenProgram:
     """All that a call does on a GPU, for any sizes."""
+
+    KEYED: ClassVar = True
+    DAMAGED: ClassVar = "The launches in the artefact are damaged."
 
     dims: tuple[str, ...]
     slots: tuple[OpenSlot, ...]
@@ -218,7 +270,7 @@ def _bytes(text: str, sizes: Sizes) -> int:
     return max(found, 0)
 
 
-def checked_grid(of: Three) -> Three:
+def checked_grid(of: tuple[int, int, int]) -> tuple[int, int, int]:
     """Blocks of a launch, which must not be more than there can be."""
     if any(each > most for each, most in zip(of, MAX_GRID, strict=True)):
         raise TooLarge(str(of))
@@ -230,7 +282,8 @@ def checked_grid(of: Three) -> Three:
 
 def device_data(of: DeviceProgram | OpenProgram) -> dict[str, Any]:
     """A program with static or open sizes as JSON data."""
-    return open_data(of) if isinstance(of, OpenProgram) else to_data(of)
+    data: dict[str, Any] = plain(of) if isinstance(of, OpenProgram) else to_data(of)
+    return data
 
 
 def device_from_data(given: object) -> DeviceProgram | OpenProgram:
@@ -239,121 +292,26 @@ def device_from_data(given: object) -> DeviceProgram | OpenProgram:
     return open_from_data(given) if opened else from_data(given)
 
 
-def open_data(of: OpenProgram) -> dict[str, Any]:
-    """The program as JSON data."""
-    return {
-        "dims": list(of.dims),
-        "slots": [[slot.space, slot.bytes, slot.room] for slot in of.slots],
-        "rooms": list(of.rooms),
-        "steps": [_step_data(step) for step in of.steps],
-        "needs": list(of.needs),
-    }
-
-
-def _step_data(of: OpenStep) -> list[Any]:
-    match of:
-        case OpenCopy(source, target):
-            return [source, target]
-        case OpenLaunch():
-            return [of.function, list(of.grid), list(of.block), of.shared, list(of.slots),
-                    list(of.numbers), list(of.least), list(of.scratch),
-                    [tile_data(tile_map) for tile_map in of.maps]]  # fmt: skip
-        case RowLaunch():
-            pieces = [
-                [piece.size, list(piece.slots), list(piece.scratch),
-                 [[f.function, list(f.grid), list(f.block), f.shared] for f in piece.functions]]
-                for piece in of.pieces
-            ]  # fmt: skip
-            return [of.rows, pieces, list(of.least)]
-
-
 def open_from_data(given: object) -> OpenProgram:
     """The program that was written down; nothing in it is believed."""
-    match given:
-        case {
-            "dims": [*dims],
-            "slots": [*slots],
-            "rooms": [*rooms],
-            "steps": [*steps],
-            "needs": [*needs],
-        }:
-            pass
-        case _:
-            raise damaged("The launches in the artefact are damaged.")
-    names = tuple([dim for dim in dims if isinstance(dim, str) and dim.isidentifier()])
-    if len(names) != len(dims):
-        raise damaged("A dim of the launches in the artefact has no name.", repr(dims)[:200])
-    known = frozenset(names)
-    held = _texts(rooms, known)
-    open_slots = tuple([_slot(slot, known, len(held)) for slot in slots])
-    every = tuple([_step(step, known, len(open_slots)) for step in steps])
-    return OpenProgram(names, open_slots, held, every, _texts(needs, known))
+    found = read(OpenProgram, given)
+    names = frozenset(found.dims)
+    if not all(map(str.isidentifier, names)):
+        raise damaged("A dim of the launches in the artefact has no name.", repr(found.dims)[:200])
+    used = [slot for step in found.steps for slot in step.slots]
+    rooms = [slot.room for slot in found.slots if slot.space == TEMP]
+    if max(used, default=-1) >= len(found.slots) or max(rooms, default=-1) >= len(found.rooms):
+        raise damaged("A tensor of the launches in the artefact is damaged.", repr(given)[:200])
+    texts = (*found.rooms, *found.needs, *[slot.bytes for slot in found.slots])
+    for text in (*texts, *[text for step in found.steps for text in step.texts]):
+        _check_size(text, names)
+    return found
 
 
-def _slot(given: object, names: frozenset[str], rooms: int) -> OpenSlot:
-    match given:
-        case ["input" | "output" | "constant" | "temporary" as space, str(size), int(room)] if (
-            space != TEMP or 0 <= room < rooms
-        ):
-            (text,) = _texts([size], names)
-            return OpenSlot(space, text, room)
-        case _:
-            raise damaged("A tensor of the launches in the artefact is damaged.", repr(given)[:200])
-
-
-def _step(given: object, names: frozenset[str], slots: int) -> OpenStep:
-    match given:
-        case [int(source), int(target)]:
-            return OpenCopy(*checked_numbers([source, target], slots))
-        case [
-            str(name), [_, _, _] as grid, [*block], int(shared),
-            [*args], [*more], [*least], [*scratch], [*maps],
-        ] if 0 <= shared < 1 << 20:  # fmt: skip
-            x, y, z = _texts(grid, names)
-            tiles = tuple([tile_from(each, len(args) + len(scratch)) for each in maps])
-            return OpenLaunch(
-                name, (x, y, z), checked_block(block), shared, checked_numbers(args, slots),
-                _texts(more, names), _texts(least, names), checked_numbers(scratch, MAX_BYTES),
-                tiles,
-            )  # fmt: skip
-        case [str(rows), [*pieces], [*least]] if pieces:
-            every = tuple([_piece(piece, slots) for piece in pieces])
-            sizes = [row_piece.size for row_piece in every]
-            if sizes[-1] == 1 and sizes == sorted(set(sizes), reverse=True):
-                (count,) = _texts([rows], names)
-                return RowLaunch(count, every, _texts(least, names))
-    raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
-
-
-def _piece(given: object, slots: int) -> RowPiece:
-    match given:
-        case [int(size), [*args], [*scratch], [*functions]] if 0 < size < MAX_BYTES:
-            return RowPiece(
-                size, tuple([_function(function) for function in functions]),
-                checked_numbers(args, slots), checked_numbers(scratch, MAX_BYTES),
-            )  # fmt: skip
-        case _:
-            raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
-
-
-def _function(given: object) -> RowFunction:
-    match given:
-        case [str(name), [int(x), int(y), int(z)], [*block], int(shared)] if (
-            min(x, y, z) > 0 and 0 <= shared < 1 << 20
-        ):
-            return RowFunction(name, (x, y, z), checked_block(block), shared)
-        case _:
-            raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
-
-
-def _texts(given: Sequence[object], names: frozenset[str]) -> tuple[str, ...]:
-    found: list[str] = []
-    for each in given:
-        try:
-            wrong = not isinstance(each, str) or not names_of(each) <= names
-        except NoSize:
-            wrong = True
-        if wrong:
-            raise damaged("A size in the artefact is damaged.", repr(each)[:200])
-        found.append(str(each))
-    return tuple(found)
+def _check_size(text: str, names: frozenset[str]) -> None:
+    try:
+        wrong = not names_of(text) <= names
+    except NoSize:
+        wrong = True
+    if wrong:
+        raise damaged("A size in the artefact is damaged.", repr(text)[:200])

@@ -15,20 +15,32 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import damaged
+from plica.runtime.typed_json import OPTIONAL, Annotated, ClassVar, dataclass, plain, read
 
 ALIGNMENT: Final = 256  # the alignment of tensors in bytes: a multiple of the widest access
 MAX_BYTES: Final = 1 << 48  # bytes no GPU has
 MAX_GRID: Final = ((1 << 31) - 1, 65535, 65535)  # blocks of a launch along each axis, at most
-MAX_BLOCK: Final = (1024, 1024, 64)  # threads of a block along each axis, at most
 MAX_THREADS: Final = 1024  # threads of a block, at most
 
-Three: TypeAlias = tuple[int, int, int]
+Number: TypeAlias = Annotated[int, range(MAX_BYTES)]
+Grid: TypeAlias = tuple[
+    Annotated[int, range(1, 1 + MAX_GRID[0])],
+    Annotated[int, range(1, 1 + MAX_GRID[1])],
+    Annotated[int, range(1, 1 + MAX_GRID[2])],
+]
+Block: TypeAlias = tuple[
+    Annotated[int, range(1, 1025)], Annotated[int, range(1, 1025)], Annotated[int, range(1, 65)]
+]
+"""Threads of a block along each axis."""
+
+SharedBytes: TypeAlias = Annotated[int, range(1 << 20)]
+DAMAGED_LAUNCH: Final = "A launch in the artefact is damaged."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +52,41 @@ class DeviceLaunch:
     they are called (`plica.runtime.cuda.open_step`).
     """
 
+    DAMAGED: ClassVar = DAMAGED_LAUNCH
+
     function: str
-    grid: Three
-    block: Three
-    shared: int
-    slots: tuple[int, ...]
-    scratch: int = 0
+    grid: Grid
+    block: Block
+    shared: SharedBytes
+    slots: tuple[Number, ...]
+    scratch: Number = 0
     maps: tuple[TileMap, ...] = ()
-    numbers: tuple[int, ...] = ()  # further arguments before the tensor maps: sizes of the call
+    numbers: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
+    """Further arguments before the tensor maps: sizes of the call."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a block has no more threads than it can, and maps are of what is given."""
+        return are_possible(self.block, self.maps, len(self.slots) + self.scratch)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCopy:
     """The bytes of a slot to another."""
 
-    source: int
-    target: int
-    size: int
+    source: Number
+    target: Number
+    size: Number
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that it reads or writes."""
+        return self.source, self.target
+
+
+def are_possible(block: Block, maps: Sequence[TileMap], given: int) -> bool:
+    """Whether a launch can have such a block, and such maps of the tensors that it is given."""
+    return prod(block) <= MAX_THREADS and all(each.argument < given for each in maps)
 
 
 DeviceStep: TypeAlias = DeviceLaunch | DeviceCopy
@@ -66,21 +96,26 @@ DeviceStep: TypeAlias = DeviceLaunch | DeviceCopy
 class SlotLayout:
     """Where the slots are: each in the block of memory, or a constant by its number."""
 
-    size: int
-    places: tuple[int, ...]
-    constants: tuple[tuple[int, int], ...]  # pairs of a slot and the number of its constant
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
+    KEYED: ClassVar = True
+
+    size: Annotated[int, range(1, MAX_BYTES)]
+    places: tuple[Number, ...]
+    constants: tuple[tuple[Number, Number], ...]  # pairs of a slot and the number of its constant
+    inputs: tuple[Number, ...]
+    outputs: tuple[Number, ...]
+    scratch: tuple[Number, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProgram:
     """All that a call does on a GPU."""
 
+    KEYED: ClassVar = True
+    DAMAGED: ClassVar = "The launches in the artefact are damaged."
+
     steps: tuple[DeviceStep, ...]
     layout: SlotLayout
-    after: tuple[tuple[int, ...], ...] = ()
+    after: tuple[tuple[Number, ...], ...] = field(default=(), metadata=OPTIONAL)
     """The earlier steps that each step depends on; if empty, steps run in order."""
 
     @property
@@ -134,115 +169,27 @@ def _padded(size: int) -> int:
 
 
 def to_data(of: DeviceProgram) -> dict[str, Any]:
-    """The program as JSON data."""
-    layout = of.layout
-    return {
-        "steps": [_step_data(step) for step in of.steps],
-        "size": layout.size,
-        "places": list(layout.places),
-        "constants": [list(constant) for constant in layout.constants],
-        "inputs": list(layout.inputs),
-        "outputs": list(layout.outputs),
-        "scratch": list(layout.scratch),
-        **({"after": [list(each) for each in of.after]} if of.after else {}),
-    }
+    """The program as JSON data: the layout is part of it."""
+    whole: dict[str, Any] = plain(of)
+    layout: dict[str, Any] = whole.pop("layout")
+    return layout | whole
 
 
 def from_data(given: object) -> DeviceProgram:
     """The program that was written down; nothing in it is believed."""
-    match given:
-        case {
-            "steps": [*steps],
-            "size": int(size),
-            "places": [*places],
-            "constants": [*constants],
-            "inputs": [*inputs],
-            "outputs": [*outputs],
-            "scratch": [*scratch],
-            **more,
-        } if 0 < size < MAX_BYTES:
-            pass
-        case _:
-            raise damaged("The launches in the artefact are damaged.")
-    count = len(places)
-    layout = SlotLayout(
-        size,
-        checked_numbers(places, size + 1),  # what is empty may lie at the end
-        tuple([_pair(constant, count) for constant in constants]),
-        checked_numbers(inputs, count),
-        checked_numbers(outputs, count),
-        checked_numbers(scratch, size + 1),
-    )
-    made = tuple([_step(step, count, len(scratch)) for step in steps])
-    return DeviceProgram(made, layout, _after(more.get("after", []), len(made)))
-
-
-def _after(given: object, steps: int) -> tuple[tuple[int, ...], ...]:
-    match given:
-        case []:
-            return ()
-        case [*every] if len(every) == steps:
-            found = [checked_numbers(each if isinstance(each, list) else [each], number)
-                     for number, each in enumerate(every)]  # fmt: skip
-            return tuple(found)
-        case _:
-            raise damaged("The order of the launches in the artefact is damaged.")
-
-
-def _step_data(of: DeviceStep) -> list[Any]:
-    if isinstance(of, DeviceCopy):
-        return [of.source, of.target, of.size]
-    extents = [list(of.grid), list(of.block)]
-    maps = [tile_data(tile_map) for tile_map in of.maps]
-    return [of.function, *extents, of.shared, list(of.slots), of.scratch, maps]
-
-
-def _step(given: object, slots: int, scratch: int) -> DeviceStep:
-    match given:
-        case [int(source), int(target), int(size)] if 0 <= size < MAX_BYTES:
-            one, two = checked_numbers([source, target], slots)
-            return DeviceCopy(one, two, size)
-        case [str(name), [*grid], [*block], int(shared), [*args], int(count), [*maps]] if (
-            0 <= count <= scratch and 0 <= shared < 1 << 20
-        ):
-            given_maps = tuple([tile_from(each, len(args) + count) for each in maps])
-            return DeviceLaunch(
-                name, _extents(grid, MAX_GRID), checked_block(block), shared,
-                checked_numbers(args, slots), count, given_maps,
-            )  # fmt: skip
-        case _:
-            raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
-
-
-def _extents(given: list[object], most: Three) -> Three:
-    match given:
-        case [int(x), int(y), int(z)] if min(x, y, z) > 0 and all(
-            each <= limit for each, limit in zip((x, y, z), most, strict=True)
-        ):
-            return x, y, z
-        case _:
-            raise damaged("A launch in the artefact has impossible sizes.", repr(given)[:200])
-
-
-def checked_block(given: list[object]) -> Three:
-    found = _extents(given, MAX_BLOCK)
-    if prod(found) > MAX_THREADS:
-        raise damaged("A block of a launch in the artefact has too many threads.", repr(given))
-    return found
-
-
-def _pair(given: object, slots: int) -> tuple[int, int]:
-    match given:
-        case [int(slot), int(number)] if 0 <= slot < slots and 0 <= number < slots:
-            return slot, number
-        case _:
-            raise damaged("A constant in the artefact has no place.", repr(given)[:200])
-
-
-def checked_numbers(given: Sequence[object], below: int) -> tuple[int, ...]:
-    found = tuple([each for each in given if type(each) is int and 0 <= each < below])
-    if len(found) != len(given):
-        raise damaged("A number in the artefact is out of its range.", repr(given)[:200])
+    found = read(DeviceProgram, {**given, "layout": given} if isinstance(given, dict) else given)
+    layout, steps = found.layout, found.steps
+    held = [slot for pair in layout.constants for slot in pair]  # and as many constants, at most
+    used = [slot for step in steps for slot in step.slots]
+    scratch = [step.scratch for step in steps if isinstance(step, DeviceLaunch)]
+    if (
+        max((*used, *held, *layout.inputs, *layout.outputs), default=-1) >= len(layout.places)
+        or max((*layout.places, *layout.scratch), default=0) > layout.size  # or what is empty
+        or max(scratch, default=0) > len(layout.scratch)
+        or len(found.after) not in (0, len(steps))
+        or any(at >= number for number, before in enumerate(found.after) for at in before)
+    ):
+        raise damaged("A number in the artefact is out of its range.", repr(layout)[:200])
     return found
 
 

@@ -3,22 +3,24 @@
 >>> whole = TileMap(0, 2, (4096, 1024), (8192,), (64, 128))
 >>> whole.bytes
 16384
->>> tile_from(tile_data(whole), 1) == whole
-True
+>>> plain(whole)
+[0, 2, [4096, 1024], [8192], [64, 128]]
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Final
 
-from plica.runtime.error import damaged
+from plica.runtime.typed_json import Annotated, ClassVar, dataclass, plain
+
+__all__ = ["ALIGNMENT", "SIZE", "TileMap", "plain"]
 
 SIZE: Final = 128  # bytes of a map
 ALIGNMENT: Final = 64
 
+MAX_ARGUMENTS: Final = 1024
 MAX_DEPTH: Final = 5  # axes of a tensor, at most
 _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 """Unsigned numbers of this many bytes, as the driver calls them: what they mean is no matter
@@ -33,11 +35,19 @@ class TileMap:
     """The tensor's argument number, bytes per element, the sizes of the axes from the innermost,
     all but the innermost stride in bytes, and the extents of a tile."""
 
-    argument: int
-    element: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
+    DAMAGED: ClassVar = "A map of tiles in the artefact is damaged."
+
+    argument: Annotated[int, range(MAX_ARGUMENTS)]
+    element: Annotated[int, _KINDS]
+    sizes: tuple[Annotated[int, range(1, 1 + (1 << 32))], ...]
+    strides: tuple[Annotated[int, range(1, 1 + (1 << 40))], ...]
+    box: tuple[Annotated[int, range(1, 257)], ...]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a tile has as many axes as the tensor, and not more than can be."""
+        rank = len(self.sizes)
+        return 2 <= rank <= MAX_DEPTH and rank == len(self.box) == len(self.strides) + 1
 
     @property
     def bytes(self) -> int:
@@ -64,30 +74,3 @@ class TileMap:
             ctypes.c_int(0),
         )
         return held, at, asked
-
-
-def tile_data(of: TileMap) -> list[Any]:
-    """The map as JSON data."""
-    return [of.argument, of.element, list(of.sizes), list(of.strides), list(of.box)]
-
-
-def tile_from(given: object, arguments: int) -> TileMap:
-    """The map that was written down; nothing in it is believed."""
-    match given:
-        case [int(argument), int(element), [*sizes], [*strides], [*box]] if (
-            0 <= argument < arguments and element in _KINDS
-        ):
-            numbers = [_numbers(each, limit) for each, limit in
-                       ((sizes, 1 << 32), (strides, 1 << 40), (box, 256))]  # fmt: skip
-            if 2 <= len(sizes) <= MAX_DEPTH and len(sizes) == len(box) == len(strides) + 1:
-                return TileMap(argument, element, *numbers)
-        case _:
-            pass
-    raise damaged("A map of tiles in the artefact is damaged.", repr(given)[:200])
-
-
-def _numbers(given: list[object], limit: int) -> tuple[int, ...]:
-    found = tuple([each for each in given if type(each) is int and 0 < each <= limit])
-    if len(found) != len(given):
-        raise damaged("A map of tiles in the artefact is damaged.", repr(given)[:200])
-    return found

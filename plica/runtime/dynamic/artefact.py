@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from plica.runtime.archive import check_format, check_members
-from plica.runtime.artefact import ALIGNMENT, ArtefactMachine, aligned_array
+from plica.runtime.artefact import ArtefactMachine, packed, unpacked
 from plica.runtime.dynamic import form
 from plica.runtime.dynamic.form import DynamicInterface
 from plica.runtime.error import damaged
 from plica.runtime.port import Array
 from plica.runtime.record import bad_manifest, read_json, to_json
+from plica.runtime.typed_json import ClassVar, dataclass, plain, read
 
 FORMAT: Final = 1
 NAME: Final = "dynamic.json"
@@ -31,6 +29,8 @@ NAME: Final = "dynamic.json"
 @dataclass(frozen=True, slots=True)
 class Ending:
     """Why a program may end without a result: a code, a sentence, and where."""
+
+    DAMAGED: ClassVar = "The manifest of the artefact is damaged."
 
     code: str
     message: str
@@ -59,13 +59,8 @@ def is_dynamic(members: Mapping[str, bytes]) -> bool:
 def to_members(of: DynamicArtefact) -> dict[str, bytes]:
     """The members of the archive that an artefact is."""
     members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
-    params = bytearray()
-    places: list[list[int]] = []
-    for constant in of.constants:
-        params += bytes(-len(params) % ALIGNMENT)
-        places.append([len(params), constant.nbytes])
-        params += constant.tobytes()
-    members["params.bin"] = bytes(params)
+    params, places = packed(of.constants)
+    members["params.bin"] = b"".join(params)
     machine = of.machine
     manifest = {
         "format": FORMAT,
@@ -73,7 +68,7 @@ def to_members(of: DynamicArtefact) -> dict[str, bytes]:
         "target": [machine.triple, machine.cpu, list(machine.features)],
         "threads": of.threads,
         "face": form.to_data(of.interface),
-        "endings": [[each.code, each.message, each.node, each.expected] for each in of.endings],
+        "endings": plain(of.endings),
         "constants": places,
         "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     }
@@ -102,31 +97,12 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
     words = [*features, *versions, *versions.values()]
     if not all(isinstance(word, str) for word in words):
         raise damaged("The manifest of the artefact is damaged.")
-    params = members.get("params.bin", b"")
-    whole = aligned_array(len(params))
-    whole[:] = np.frombuffer(params, np.uint8)
     return DynamicArtefact(
         form.from_data(interface_data),
         ArtefactMachine(triple, cpu, tuple(features)),
         threads,
         tuple([members[name] for name in members if name.startswith("code/")]),
-        tuple([_constant(place, whole) for place in places]),
-        tuple([_ending(ending) for ending in endings]),
+        unpacked(members.get("params.bin", b""), places),
+        tuple([read(Ending, ending) for ending in endings]),
         tuple(sorted(versions.items())),
     )
-
-
-def _constant(place: object, whole: Array) -> Array:
-    match place:
-        case [int(start), int(size)] if (
-            start >= 0 and size >= 0 and start % ALIGNMENT == 0 and start + size <= whole.size
-        ):
-            return whole[start : start + size]
-    raise damaged("A constant is outside of the artefact.", repr(place)[:80])
-
-
-def _ending(given: object) -> Ending:
-    match given:
-        case [str(code), str(message), str() | None as node, str() | None as expected]:
-            return Ending(code, message, node, expected)
-    raise damaged("The manifest of the artefact is damaged.", repr(given)[:80])

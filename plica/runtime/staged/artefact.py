@@ -17,7 +17,8 @@ from plica.runtime.error import damaged
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface, dims_of
 from plica.runtime.record import bad_manifest, read_json, to_json
-from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
+from plica.runtime.staged.program import StepBlock, check_program
+from plica.runtime.typed_json import plain, read
 
 FORMAT: Final = 3
 NAME: Final = "staged.json"
@@ -41,7 +42,7 @@ def to_members(
     manifest = {
         "format": FORMAT,
         "interface": interface.to_data(of),
-        "program": to_data(program),
+        "program": plain(program),
         "segments": len(segments),
         "members": {name: hashlib.sha256(data).hexdigest() for name, data in packed.items()},
     }
@@ -70,6 +71,6 @@ def from_members(
         found, expected = ", ".join(sorted(named)), f"{count} segments"
         raise damaged("The segments of the artefact are not those of its program.", found, expected)
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
-    known, steps = interface.from_data(interface_data), from_data(program, count)
-    check_registers(steps, len(known.inputs), [dim.name for dim in dims_of(known)])
+    known, steps = interface.from_data(interface_data), read(StepBlock, program)
+    check_program(steps, len(known.inputs), [dim.name for dim in dims_of(known)], count)
     return known, steps, parts, members.get(DRIVER, b"")

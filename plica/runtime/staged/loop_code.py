@@ -147,14 +147,15 @@ class LoopWriter:
         """A loop until its test fails; false where it cannot be written."""
         if not self.moves(of.start, of.carried, frozenset()):
             return False
+        test, body, _ = of.blocks
         top = len(self.words)
-        if not self.block(of.test):
+        if not self.block(test):
             return False
-        leave = self.branch(of.test.results[0])
+        leave = self.branch(test.results[0])
         before = {*self.own}
-        if not self.block(of.body):
+        if not self.block(body):
             return False
-        if not self.moves(of.body.results, of.carried, frozenset(self.own.keys() - before)):
+        if not self.moves(body.results, of.carried, frozenset(self.own.keys() - before)):
             return False
         self.words += [JUMP, top, 0, 0]
         self.words[leave] = len(self.words)
@@ -163,9 +164,10 @@ class LoopWriter:
     def ends(self, of: program.RepeatBlock) -> bool:
         """Assigns a loop's results to the memory of its carried values, unless another call of it
         writes there."""
+        results = of.blocks[2].results
         if not self.again.isdisjoint(of.carried):
-            return self.moves(of.end.results, of.outputs, frozenset())
-        self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
+            return self.moves(results, of.outputs, frozenset())
+        self.alias |= zip(of.outputs, map(self.place, results), strict=True)
         return True
 
     def block(self, of: program.StepBlock) -> bool:
@@ -180,7 +182,7 @@ class LoopWriter:
             case program.ChooseBlock():
                 return self.choose(of)
             case program.RepeatBlock():
-                return self.loop(of) and self.block(of.end) and self.ends(of)
+                return self.loop(of) and self.block(of.blocks[2]) and self.ends(of)
             case program.MeasureDim() | program.HostCall() | program.TakePrefix():
                 return False
             case _:

@@ -156,7 +156,7 @@ def native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
                 match step:
                     case ChooseBlock(_, then, orelse, _):
                         stack += [(then, turns), (orelse, turns)]
-                    case RepeatBlock(_, _, test, body, end, _):
+                    case RepeatBlock(_, _, (test, body, end), _):
                         stack += [(test, True), (body, True), (end, turns)]
                     case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
                         pass

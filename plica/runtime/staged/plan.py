@@ -317,8 +317,9 @@ class Plan:
         return len(known.shape) == len(port.shape)
 
     def _repeat(self, step: RepeatBlock) -> Action:
-        tests, bodies, ends = map(self._prepared, (step.test, step.body, step.end))
-        (condition,) = step.test.results
+        test, body, end = step.blocks
+        tests, bodies, ends = map(self._prepared, step.blocks)
+        (condition,) = test.results
         over = _written_over(step, self._segments)
 
         def by_host(frame: PlanFrame) -> None:
@@ -332,13 +333,13 @@ class Plan:
                     break
                 for action in bodies:
                     action(frame)
-                frame.move(step.body.results, step.carried)
+                frame.move(body.results, step.carried)
 
         def repeat(frame: PlanFrame) -> None:
             by_host(frame)
             for action in ends:
                 action(frame)
-            frame.move(step.end.results, step.outputs)
+            frame.move(end.results, step.outputs)
 
         return repeat
 
@@ -351,7 +352,7 @@ def _is_plain(segment: Executable) -> bool:
 def _written_over(step: RepeatBlock, segments: Sequence[Executable]) -> list[int]:
     """The carried values that the loop body overwrites: their memory must not be shared."""
     found: dict[int, None] = {}
-    for all_step in all_steps(step.body):
+    for all_step in all_steps(step.blocks[1]):
         if isinstance(all_step, RunSegment):
             inputs = [all_step.inputs[old] for old, _ in segments[all_step.segment].donated]
             carried = [at for at in inputs if isinstance(at, int) and at in step.carried]
@@ -404,7 +405,7 @@ def _moved(step: Step) -> tuple[int, ...]:
     match step:
         case ChooseBlock(_, then, orelse, _):
             return (*then.results, *orelse.results)
-        case RepeatBlock(start, _, _, body, end, _):
+        case RepeatBlock(start, _, (_, body, end), _):
             return (*start, *body.results, *end.results)
         case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
             return ()

@@ -8,28 +8,31 @@ are given arrays of just that size.
     StepBlock   ::= StepBlock(steps, results)
     Step    ::= RunSegment(segment, inputs, outputs) | MeasureDim(dim, register, told)
               | ChooseBlock(condition, then, orelse, outputs)
-              | RepeatBlock(start, carried, test, body, end, outputs)
+              | RepeatBlock(start, carried, (test, body, end), outputs)
               | HostCall(name, input, outputs, options) | TakePrefix(input, dim, output, whole)
     Operand ::= a register's number | the name of a dim, which is handed over as an empty array
 
 >>> block = StepBlock((MeasureDim("n", 0, ("x",)), RunSegment(0, (0, "n"), (1,))), (1,))
->>> from_data(to_data(block), 1) == block
-True
+>>> from plica.runtime.typed_json import plain
+>>> plain(block)["steps"]
+[['measure', 'n', 0, ['x']], ['run', 0, [0, 'n'], [1]]]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, assert_never
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias, assert_never
 
 from plica.runtime.error import damaged
+from plica.runtime.typed_json import Annotated, ClassVar, dataclass
 
-Operand: TypeAlias = "int | str"
-T = TypeVar("T")
+Register: TypeAlias = Annotated[int, range(1 << 24)]
+Operand: TypeAlias = Register | str
 
 OPERATIONS: Final = {"argsort": 1, "argwhere": 2, "unique": 5}
 """Host operations and their numbers of results."""
+
+OPTIONS: Final = ("axis", "descending", "sorted")
 
 
 def is_of_host(name: str) -> bool:
@@ -37,16 +40,19 @@ def is_of_host(name: str) -> bool:
     return name in OPERATIONS
 
 
-MAX_DEPTH: Final = 200  # blocks nested deeper are in no file of ours
+DAMAGED_STEP: Final = "A step of the program is damaged."
 
 
 @dataclass(frozen=True, slots=True)
 class RunSegment:
     """Run the code of a segment on registers and sizes."""
 
-    segment: int
+    WORD: ClassVar = "run"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
+    segment: Register
     inputs: tuple[Operand, ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[Register, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +60,11 @@ class MeasureDim:
     """Defines a dim as the number in a register from here on; `told` are the inputs that it depends
     on."""
 
+    WORD: ClassVar = "measure"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
     dim: str
-    register: int
+    register: Register
     told: tuple[str, ...]
 
 
@@ -63,32 +72,40 @@ class MeasureDim:
 class ChooseBlock:
     """Run one of two blocks, as a condition says; its results go to the outputs."""
 
-    condition: int
+    WORD: ClassVar = "choose"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
+    condition: Register
     then: StepBlock
     orelse: StepBlock
-    outputs: tuple[int, ...]
+    outputs: tuple[Register, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatBlock:
-    """While `test` returns true, the results of `body` become the carried values; then `end`."""
+    """While the first block returns true, the results of the second become the carried values; then
+    the third."""
 
-    start: tuple[int, ...]
-    carried: tuple[int, ...]
-    test: StepBlock
-    body: StepBlock
-    end: StepBlock
-    outputs: tuple[int, ...]
+    WORD: ClassVar = "repeat"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
+    start: tuple[Register, ...]
+    carried: tuple[Register, ...]
+    blocks: tuple[StepBlock, StepBlock, StepBlock]
+    outputs: tuple[Register, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
     """Order a register, or find places in it, by the host (`plica.runtime.staged.order`)."""
 
-    name: str
-    input: int
-    outputs: tuple[int, ...]
-    options: tuple[tuple[str, int], ...]
+    WORD: ClassVar = "call"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
+    name: Annotated[str, OPERATIONS]
+    input: Register
+    outputs: tuple[Register, ...]
+    options: tuple[tuple[Annotated[str, OPTIONS], Annotated[int, range(-64, 64)]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +113,12 @@ class TakePrefix:
     """The first elements along the first axis of a register, as many as a dim is: no code runs.
     In words the axis is `whole` long."""
 
-    input: int
+    WORD: ClassVar = "prefix"
+    DAMAGED: ClassVar = DAMAGED_STEP
+
+    input: Register
     dim: str
-    output: int
+    output: Register
     whole: str
 
 
@@ -109,8 +129,11 @@ Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock | HostCall
 class StepBlock:
     """Steps one after the other, and the registers in which the results are then."""
 
+    KEYED: ClassVar = True
+    DAMAGED: ClassVar = "A block of the program is damaged."
+
     steps: tuple[Step, ...]
-    results: tuple[int, ...]
+    results: tuple[Register, ...]
 
 
 def all_steps(of: StepBlock) -> Iterator[Step]:
@@ -122,8 +145,8 @@ def all_steps(of: StepBlock) -> Iterator[Step]:
             match step:
                 case ChooseBlock(_, then, orelse, _):
                     stack += [then, orelse]
-                case RepeatBlock(_, _, test, body, end, _):
-                    stack += [test, body, end]
+                case RepeatBlock(_, _, blocks, _):
+                    stack += blocks
                 case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
                     pass
                 case _:
@@ -135,7 +158,7 @@ def step_outputs(of: Step) -> tuple[int, ...]:
     match of:
         case RunSegment(_, _, outputs) | ChooseBlock(_, _, _, outputs) | HostCall(_, _, outputs, _):
             return outputs
-        case RepeatBlock(_, carried, _, _, _, outputs):
+        case RepeatBlock(_, carried, _, outputs):
             return (*carried, *outputs)
         case TakePrefix(_, _, output, _):
             return (output,)
@@ -154,8 +177,8 @@ def step_inputs(of: Step) -> tuple[int, ...]:
             return (register,)
         case ChooseBlock(condition, then, orelse, _):
             return (condition, *then.results, *orelse.results)
-        case RepeatBlock(start, _, test, body, end, _):
-            return (*start, *test.results, *body.results, *end.results)
+        case RepeatBlock(start, _, blocks, _):
+            return (*start, *[at for block in blocks for at in block.results])
         case HostCall(_, given, _, _) | TakePrefix(given, _, _, _):
             return (given,)
         case _:
@@ -172,65 +195,12 @@ def block_reads(of: StepBlock) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(found), tuple(dims)
 
 
-def to_data(of: StepBlock) -> dict[str, Any]:
-    """A block as JSON data."""
-    return {"steps": [_step_data(step) for step in of.steps], "results": list(of.results)}
-
-
-def _step_data(of: Step) -> list[Any]:
-    match of:
-        case RunSegment(segment, inputs, outputs):
-            return ["run", segment, list(inputs), list(outputs)]
-        case MeasureDim(dim, register, told):
-            return ["measure", dim, register, list(told)]
-        case ChooseBlock(condition, then, orelse, outputs):
-            return ["choose", condition, to_data(then), to_data(orelse), list(outputs)]
-        case RepeatBlock(start, carried, test, body, end, outputs):
-            blocks = [to_data(step_block) for step_block in (test, body, end)]
-            return ["repeat", list(start), list(carried), blocks, list(outputs)]
-        case HostCall(name, given, outputs, options):
-            return ["call", name, given, list(outputs), [list(option) for option in options]]
-        case TakePrefix(given, dim, output, whole):
-            return ["prefix", given, dim, output, whole]
-        case _:
-            assert_never(of)
-
-
-def from_data(given: object, segments: int, depth: int = 0) -> StepBlock:
-    """The block that was written down; nothing in it is believed."""
-    match given:
-        case {"steps": [*steps], "results": [*results]} if depth < MAX_DEPTH:
-            found = [_step(step, segments, depth) for step in steps]
-            return StepBlock(tuple(found), _numbers(results))
-        case _:
-            raise damaged("A block of the program is damaged.")
-
-
-def _step(given: object, segments: int, depth: int) -> Step:
-    match given:
-        case ["run", int(segment), [*inputs], [*outputs]] if 0 <= segment < segments:
-            return RunSegment(segment, _all(_operand, inputs), _numbers(outputs))
-        case ["measure", str(dim), int(register), [*told]]:
-            return MeasureDim(dim, _number(register), _all(_word, told))
-        case ["choose", int(condition), then, orelse, [*outputs]]:
-            yes, no = (from_data(each, segments, depth + 1) for each in (then, orelse))
-            return ChooseBlock(_number(condition), yes, no, _numbers(outputs))
-        case ["repeat", [*start], [*carried], [test, body, end], [*outputs]]:
-            blocks = (test, body, end)
-            first, turn, last = (from_data(block, segments, depth + 1) for block in blocks)
-            ends = _numbers(outputs)
-            return RepeatBlock(_numbers(start), _numbers(carried), first, turn, last, ends)
-        case ["call", str(name), int(taken), [*outputs], [*options]] if name in OPERATIONS:
-            read = _all(_option, options)
-            return HostCall(name, _number(taken), _numbers(outputs), read)
-        case ["prefix", int(taken), dim, int(output), whole]:
-            return TakePrefix(_number(taken), _word(dim), _number(output), _word(whole))
-        case _:
-            raise damaged("A step of the program is damaged.", repr(given)[:80])
-
-
-def check_registers(block: StepBlock, inputs: int, dims: Iterable[str]) -> None:
-    """Refuses a program that reads a register or a size before it is defined."""
+def check_program(block: StepBlock, inputs: int, dims: Iterable[str], segments: int) -> None:
+    """Refuses a program that runs segments that there are not, or reads a register or a size before
+    it is defined."""
+    for step in all_steps(block):
+        if isinstance(step, RunSegment) and step.segment >= segments:
+            raise damaged(DAMAGED_STEP, repr(step)[:80])
     _check(block, set(range(inputs)), set(dims))
 
 
@@ -251,7 +221,7 @@ def _check(block: StepBlock, there: set[int], dims: set[str]) -> None:
                     _check(side, set(there), set(dims))
                 _same(outputs, then.results, orelse.results)
                 there.update(outputs)
-            case RepeatBlock(start, carried, test, body, end, outputs):
+            case RepeatBlock(start, carried, (test, body, end), outputs):
                 _need(start, there)
                 there.update(carried)
                 for part in (test, body, end):
@@ -283,35 +253,3 @@ def _need(registers: Iterable[int], there: set[int]) -> None:
 def _same(*some: tuple[int, ...]) -> None:
     if len({len(each) for each in some}) != 1:
         raise damaged("A step of the program has another number of registers than its blocks.")
-
-
-def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:
-    return tuple([read(each) for each in given])
-
-
-def _option(given: object) -> tuple[str, int]:
-    match given:
-        case ["axis" | "descending" | "sorted" as name, int(value)] if -64 <= value < 64:
-            return name, value
-        case _:
-            raise damaged("An option of the program is damaged.", repr(given)[:80])
-
-
-def _numbers(given: list[object]) -> tuple[int, ...]:
-    return _all(_number, given)
-
-
-def _number(given: object) -> int:
-    if type(given) is int and 0 <= given < 1 << 24:
-        return given
-    raise damaged("The number of a register is damaged.", repr(given)[:80])
-
-
-def _word(given: object) -> str:
-    if isinstance(given, str) and given:
-        return given
-    raise damaged("A name in the program is damaged.", repr(given)[:80])
-
-
-def _operand(given: object) -> Operand:
-    return _word(given) if isinstance(given, str) else _number(given)

@@ -37,9 +37,10 @@ from plica.ir.contract import reassociates
 from plica.ir.loop.stages import from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.runtime.cuda.driver import CudaGraph, CudaMemory, DeviceError, device
-from plica.runtime.cuda.tile import tile_data, tile_from
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import PlicaError
 from plica.runtime.host import cores
+from plica.runtime.typed_json import plain, read
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
@@ -93,8 +94,6 @@ def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
 
 NAME: Final = "candidate"
 
-MAX_ARGUMENTS: Final = 1024
-
 
 def gpu_target_of(job: MeasureJob) -> GpuTarget:
     """The GPU a job is for."""
@@ -117,10 +116,7 @@ def gpu_built(job: MeasureJob, known: Kernel | None = None) -> Built:
 
 def objects_of(code: KernelCode, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
     """The cubin of some functions, and how they are launched."""
-    launches = [
-        [e.function, e.grid, e.block, e.shared, [tile_data(tile_map) for tile_map in e.maps]]
-        for e in code.launches
-    ]
+    launches = [[e.function, e.grid, e.block, e.shared, plain(e.maps)] for e in code.launches]
     told = json.dumps({"launches": launches, "scratch": code.scratch})
     return compiled(code.text, target.architecture, fused=fused).code, told.encode()
 
@@ -134,7 +130,7 @@ def launches_of(told: bytes) -> tuple[tuple[KernelLaunch, ...], tuple[int, ...]]
             (grid[0], grid[1], grid[2]),
             (block[0], block[1], block[2]),
             shared,
-            tuple([tile_from(each, MAX_ARGUMENTS) for each in maps]),
+            tuple([read(TileMap, each) for each in maps]),
         )
         for function, grid, block, shared, maps in data["launches"]
     ]

@@ -16,9 +16,10 @@ from plica.core.digest import digest
 from plica.pipeline import contract_of, lower
 from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.cuda.open_step import OpenLaunch, open_data, open_from_data
+from plica.runtime.cuda.open_step import OpenLaunch, open_from_data
 from plica.runtime.cuda.step import DeviceLaunch
 from plica.runtime.error import InputError, UnsupportedError
+from plica.runtime.typed_json import plain
 from plica.schedule.replay import kernel_of
 from tests.codegen.cuda.emulate import COMPILER
 from tests.frontend.onnx.build import runtime
@@ -204,4 +205,4 @@ def test_launches_of_a_known_size_have_maps_of_tiles() -> None:
     found = made.program.at({"n": 5}).steps[-1]
     assert isinstance(found, DeviceLaunch)
     assert found.maps == told[1]
-    assert open_from_data(open_data(made.program)) == made.program
+    assert open_from_data(plain(made.program)) == made.program

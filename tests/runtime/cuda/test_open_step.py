@@ -17,13 +17,13 @@ from plica.runtime.cuda.open_step import (
     RowLaunch,
     RowPiece,
     TooLarge,
-    open_data,
     open_from_data,
 )
 from plica.runtime.cuda.step import DeviceLaunch, problems
 from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import ArtefactError
 from plica.runtime.size_text import NoSize, names_of, number_of
+from plica.runtime.typed_json import plain
 
 SLOTS = (
     OpenSlot("input", "n * 64"),
@@ -31,7 +31,7 @@ SLOTS = (
     OpenSlot("output", "n * 64"),
 )
 PIECES = tuple([
-    RowPiece(size, (RowFunction(f"k{size}", (2, 1, 1), (32, 1, 1), 0),), (0, 1), (100,))
+    RowPiece(size, (0, 1), (100,), (RowFunction(f"k{size}", (2, 1, 1), (32, 1, 1), 0),))
     for size in (16, 4, 1)
 ])  # fmt: skip
 LAUNCH = OpenLaunch("k", ("(n + 31) // 32", "1", "1"), (32, 1, 1), 64, (1, 2), ("n",), ("9 - n",),
@@ -65,7 +65,7 @@ def test_every_row_is_in_some_part() -> None:
 
 def test_what_is_written_down_comes_back() -> None:
     whole = OpenProgram(("n",), SLOTS, ("n * 64",), (*PROGRAM.steps, OpenCopy(0, 2)), ("n",))
-    assert open_from_data(open_data(whole)) == whole
+    assert open_from_data(plain(whole)) == whole
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_what_is_written_down_comes_back() -> None:
 )
 def test_what_is_damaged_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ArtefactError):
-        open_from_data({**open_data(PROGRAM), key: value})
+        open_from_data({**plain(PROGRAM), key: value})
     with pytest.raises(ArtefactError):
-        open_from_data({each: what for each, what in open_data(PROGRAM).items() if each != key})
+        open_from_data({each: what for each, what in plain(PROGRAM).items() if each != key})
 
 
 def test_sizes_too_large_or_without_a_value_are_told() -> None:

@@ -7,8 +7,9 @@ import ctypes
 import pytest
 from hypothesis import given, strategies as st
 
-from plica.runtime.cuda.tile import ALIGNMENT, TileMap, tile_data, tile_from
+from plica.runtime.cuda.tile import ALIGNMENT, MAX_ARGUMENTS, TileMap
 from plica.runtime.error import ArtefactError
+from plica.runtime.typed_json import plain, read
 
 numbers = st.integers(1, 200)
 
@@ -27,7 +28,7 @@ def maps(draw: st.DrawFn) -> TileMap:
 
 @given(maps())
 def test_maps_come_back(of: TileMap) -> None:
-    assert tile_from(tile_data(of), 4) == of
+    assert read(TileMap, plain(of)) == of
 
 
 @given(maps())
@@ -38,15 +39,24 @@ def test_maps_are_written_where_the_driver_can(of: TileMap) -> None:
     assert list(asked[4]) == list(of.sizes)  # type: ignore[call-overload]  # an array of numbers
 
 
-GOOD = tile_data(TileMap(0, 2, (64, 8), (128,), (64, 8)))
+GOOD = plain(TileMap(0, 2, (64, 8), (128,), (64, 8)))
 
 
 @pytest.mark.parametrize(
     ("place", "other"),
-    [(0, 1), (0, -1), (1, 3), (2, [64]), (2, [64, 0]), (3, [128, 1]), (4, [64, 257]), (4, "no")],
+    [
+        (0, MAX_ARGUMENTS),
+        (0, -1),
+        (1, 3),
+        (2, [64]),
+        (2, [64, 0]),
+        (3, [128, 1]),
+        (4, [64, 257]),
+        (4, "no"),
+    ],
 )
 def test_damaged_maps_are_told(place: int, other: object) -> None:
     given_ = [*GOOD]
     given_[place] = other
     with pytest.raises(ArtefactError, match="map of tiles"):
-        tile_from(given_, 1)
+        read(TileMap, given_)
