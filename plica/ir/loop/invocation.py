@@ -14,7 +14,7 @@ Not here: declaring an intrinsic, which runs it (`plica.ir.loop.intrinsic`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -40,6 +40,7 @@ class TensorIntrinsic(Term):
 
 
 _TABLE: Final[dict[str, TensorIntrinsic]] = {}
+_FAMILIES: Final[list[Callable[[str], TensorIntrinsic | None]]] = []
 
 
 def intrinsics() -> tuple[TensorIntrinsic, ...]:
@@ -61,9 +62,17 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
     return old
 
 
+def register_family(declare: Callable[[str], TensorIntrinsic | None]) -> None:
+    """Registers intrinsics of any size: what declares the one of a name, or gives None."""
+    _FAMILIES.append(declare)
+
+
 def find_intrinsic(name: str) -> TensorIntrinsic | None:
-    """The intrinsic of a name, or None if it is not declared."""
-    return _TABLE.get(name)
+    """The intrinsic of a name, or None if neither it nor its family is declared."""
+    if name in _TABLE:
+        return _TABLE[name]
+    found = (declare(name) for declare in _FAMILIES)
+    return next((intrinsic for intrinsic in found if intrinsic is not None), None)
 
 
 def intrinsics_of(kernel: Kernel) -> tuple[TensorIntrinsic, ...]:

@@ -58,9 +58,8 @@ class Tensorize(Instruction):
     intrinsic: str
 
     def check(self, scene: Scene) -> Problem | None:
-        names = [intrinsic.name for intrinsic in intrinsics()]
-        if self.intrinsic not in names:
-            hint = did_you_mean(self.intrinsic, names)
+        if find_intrinsic(self.intrinsic) is None:
+            hint = did_you_mean(self.intrinsic, [intrinsic.name for intrinsic in intrinsics()])
             expected = "a declared intrinsic"
             return Problem("known-intrinsic", "tensorize", expected, repr(self.intrinsic), hint)
         if self.target.sort == "loop":

@@ -19,19 +19,13 @@ from plica.ir.contract import approx
 from plica.ir.loop.stages import Stages
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
-from plica.schedule.default.gpu.attention_group import (
-    PANEL,
-    group_attention_intrinsics,
-    group_attention_tiles,
-    is_in_panels,
-)
+from plica.schedule.default.gpu.attention_group import PANEL, group_attention_tiles, is_in_panels
 from plica.schedule.default.gpu.attention_parts import WIDEST, rows_of
-from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile, attention_intrinsics
+from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile
 from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.cost import BY_GROUPS, BY_WARPS, IN_F32, shared_bytes, tiles_cost
 from plica.schedule.default.gpu.key_parts import shared_keys
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Made
 from plica.schedule.online_softmax import online_softmax
@@ -69,31 +63,6 @@ WIDE_ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(4, 2, 32), *_tiles((1, 64), (1, 32), (1, 16)),
 )  # fmt: skip
 """The same of f32: each number is two in registers."""
-
-
-def _shapes(tiles: tuple[AttentionTile, ...]) -> list[AttentionTile]:
-    """Tiles with different per-warp requirements; the number of warps does not matter."""
-    return [AttentionTile(1, *each) for each in sorted({(tile.high, tile.keys) for tile in tiles})]
-
-
-ATTENTION_INTRINSICS: Final = tuple(
-    [
-        intrinsic.name
-        for tiles, dtypes in ((ATTENTION, NARROW), (WIDE_ATTENTION, (f32,)))
-        for tile in _shapes(tiles)
-        for dtype in dtypes
-        for columns in range(STEP, WIDEST + 1, STEP)
-        for intrinsic in attention_intrinsics(tile, columns, dtype)
-    ]
-    + [
-        intrinsic.name
-        for tile in _shapes(GROUP_ATTENTION)
-        for dtype in NARROW
-        for columns in range(PANEL, WIDEST + 1, PANEL)
-        for intrinsic in group_attention_intrinsics(tile, columns, dtype)
-    ]
-)
-"""The warp intrinsics of all of them."""
 
 
 def chained(of: Stages) -> Chain | None:

@@ -10,21 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from plica.ir.loop import Buffer, For, Load, Scalar, Stages, Stmt, Store, index, seq
-from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.statement import Invoke
-from plica.ir.type import DType, known
+from plica.ir.type import known
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_side import Element
 from plica.schedule.default.gpu.attention_tile import AttentionTile, region_of
 from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.tensor_core_meaning import GROUP, OCTET, QUADS, STEPS
-from plica.schedule.default.gpu.warp_meaning import (
-    group_scores,
-    group_warp_mma,
-    row_max,
-    row_power,
-    row_sum,
-)
+from plica.schedule.default.gpu.warp_meaning import group_scores, group_warp_mma
 
 PANEL: Final = 64  # elements of a row of 128 bytes
 
@@ -39,17 +32,6 @@ def is_in_panels(of: Chain, tile: AttentionTile) -> bool:
 def group_attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
     """The stages as statements of threads, in tiles of groups of warps."""
     return _GroupWriter(of, tile).stages()
-
-
-def group_attention_intrinsics(
-    tile: AttentionTile, columns: int, dtype: DType
-) -> tuple[TensorIntrinsic, ...]:
-    """The warp-group intrinsics of such a tile."""
-    high, keys = tile.high, tile.keys // OCTET
-    return (
-        group_scores(high, keys, dtype), row_max(high, keys), row_power(high, keys), row_sum(high),
-        group_warp_mma(high, columns // OCTET, dtype),
-    )  # fmt: skip
 
 
 class _GroupWriter(AttentionWriter):

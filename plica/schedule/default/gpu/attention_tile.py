@@ -17,8 +17,7 @@ from plica.ir.loop import Buffer, For, Names, Region, Scalar, Stmt, index
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.statement import LoopKind
 from plica.ir.type import DType, f32
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, mma
-from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
+from plica.schedule.default.gpu.tensor_core_meaning import mma
 
 LANES: Final = 32  # threads of a warp
 STEP: Final = 16  # terms of two bytes that tensor cores multiply at once
@@ -75,20 +74,6 @@ def region_of(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, in
     begin = [starts.get(at, index(0)) for at in range(len(of.shape))]
     count = [index(extents[at]) if at in extents else size for at, size in enumerate(of.shape)]
     return Region(of, tuple(begin), tuple(count))
-
-
-def attention_intrinsics(
-    tile: AttentionTile, columns: int, dtype: DType
-) -> tuple[TensorIntrinsic, ...]:
-    """The warp intrinsics of a tile with a number of value columns."""
-    high, keys = tile.high, tile.keys // OCTET
-    return (
-        scores_mma(high, keys, dtype),
-        row_max(high, keys),
-        row_power(high, keys),
-        row_sum(high),
-        warp_mma(high, columns // OCTET, dtype),
-    )
 
 
 def scores_mma(high: int, keys: int, dtype: DType) -> TensorIntrinsic:

@@ -30,9 +30,7 @@ from attrs import frozen
 from plica.ir.contract import exact, reassociates
 from plica.ir.loop.stages import Stages, has_scan, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
-from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_form import (
-    ATTENTION_INTRINSICS,
     PARTS_CONTRACT,
     online,
     online_in_parts,
@@ -45,17 +43,15 @@ from plica.schedule.default.gpu.few_bit_product import (
     FEW_BIT_WARPS,
     FewBitTile,
     few_bit_cost,
-    few_bit_intrinsics,
     few_bit_warps,
     few_bits_of,
 )
 from plica.schedule.default.gpu.fold import fold_schedule, staged_schedule
 from plica.schedule.default.gpu.fold_form import column_folds, row_folds, staged_folds
 from plica.schedule.default.gpu.gate import gate_cost, gate_folds, gates_of
-from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
+from plica.schedule.default.gpu.key_parts import in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.merged_tile import merged_tiles
-from plica.schedule.default.gpu.narrow_read import BYTES, NARROW
 from plica.schedule.default.gpu.octet import as_they_lie
 from plica.schedule.default.gpu.product_form import (
     BYTE_GROUPS,
@@ -104,31 +100,6 @@ from plica.schedule.form import (
 )
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
-
-DECLARED: Final = (
-    tuple(
-        [
-            warps.multiplies((left, right), dtype).name
-            for warps in (*GROUPS, *WARPS, *NARROW_WARPS)
-            for left in (True, False)
-            for right in (True, False)
-            for dtype in NARROW
-            if right or warps.in_panels
-        ]
-        + [
-            warps.multiplies((True, True), left, right).name
-            for warps in (*BYTE_GROUPS, *BYTE_WARPS)
-            for left in BYTES
-            for right in BYTES
-        ]
-        + [warps.multiplies((True, True), f32).name for warps in PART_WARPS]
-        + [intrinsic.name for intrinsic in few_bit_intrinsics()]
-    )
-    + ATTENTION_INTRINSICS
-    + PART_INTRINSICS
-)
-"""What traces of theirs name, which so can be read back in a process that has made none."""
-
 
 # --- forms ----------------------------------------------------------------------------------------
 

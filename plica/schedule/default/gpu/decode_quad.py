@@ -20,7 +20,6 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, substitute
-from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Add, Buffer, Cast, Lt, Min, Scalar, index
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
@@ -39,7 +38,6 @@ from plica.schedule.default.gpu.decode_tile import (
 )
 from plica.schedule.default.gpu.decode_writer import ZERO, DecodeWriter, Weighed
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import quad_mix, quad_mma
 
@@ -52,15 +50,6 @@ RESIDENT: Final = 2
 LONGEST: Final = 256  # keys of a part, at most
 WIDEST: Final = 128
 """Terms and columns, at most: of more, those under way have no room in registers."""
-
-
-def quad_intrinsics() -> tuple[TensorIntrinsic, ...]:
-    """The warp intrinsics of such parts."""
-    return tuple(
-        [quad_mix(dtype) for dtype in NARROW]
-        + [quad_mma((size // DEEP, OCTET), dtype)
-           for dtype in NARROW for size in range(DEEP, WIDEST + 1, DEEP)]
-    )  # fmt: skip
 
 
 def quad_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:

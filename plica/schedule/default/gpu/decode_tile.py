@@ -10,11 +10,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.loop.invocation import TensorIntrinsic
 from plica.schedule.default.gpu.cost import STREAM, ends_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
-from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
 LANES: Final = 32  # threads of a warp
 WARPS: Final = 4  # warps of a block
@@ -114,8 +112,3 @@ def decode_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
     # Blocks that have other rows read and widen the same keys again.
     busy = max(of.bytes / STREAM, keys * wide * chunks * tile.rows * FEW) * chunks
     return busy / gpu.processors + ends_of(-(-of.size(of.key) // tile.keys))
-
-
-def decode_intrinsics(rows: int, across: int, ahead: int) -> tuple[TensorIntrinsic, ...]:
-    """The warp intrinsics of such a tile."""
-    return lanes_sum(across, ahead * rows), lanes_max(LANES, rows)

@@ -9,9 +9,6 @@
 For few rows of data: reading the weight dominates, which for 4 bits is an eighth of that for
 floats. Rows of the weight are rows of the tensor core product, so loaded registers are operands;
 terms are in memory order, equal for both operands.
-
->>> [each.name for each in few_bit_intrinsics()][:2]
-['cuda.restored_f16_2', 'cuda.quad_mma_f16_1x16']
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages, with_element
 from plica.ir.loop.statement import (
@@ -79,14 +75,6 @@ class FewBitTile:
     def ahead(self) -> int:
         """Vectors of each row that a thread has under way."""
         return UNDER_WAY // self.warps
-
-
-def few_bit_intrinsics() -> tuple[TensorIntrinsic, ...]:
-    """The warp intrinsics of products with low-bit weights."""
-    return tuple(
-        [intrinsic for dtype in NARROW for bits in BITS
-         for intrinsic in (restored(bits, dtype), quad_mma((1, 32 // bits), dtype))]
-    )  # fmt: skip
 
 
 def few_bits_of(of: Stages) -> FewBits | None:

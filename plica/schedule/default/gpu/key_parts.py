@@ -13,49 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from plica.ir.loop.stages import Stages
-from plica.schedule.default.gpu.attention_parts import (
-    PART,
-    WIDEST,
-    attention_parts,
-    part_cost,
-    part_tile,
-)
-from plica.schedule.default.gpu.attention_tile import STEP, attention_intrinsics
+from plica.schedule.default.gpu.attention_parts import attention_parts, part_cost, part_tile
 from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
-from plica.schedule.default.gpu.decode_quad import quad_cost, quad_intrinsics, quad_parts, quad_tile
-from plica.schedule.default.gpu.decode_tile import (
-    TOGETHER,
-    decode_cost,
-    decode_intrinsics,
-    decode_tile,
-)
+from plica.schedule.default.gpu.decode_quad import quad_cost, quad_parts, quad_tile
+from plica.schedule.default.gpu.decode_tile import decode_cost, decode_tile
 from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Made
 from plica.schedule.online_softmax import online_softmax
-
-PART_INTRINSICS: Final = tuple(
-    [
-        intrinsic.name
-        for rows in range(1, TOGETHER + 1)
-        for across in (1, 2, 4, 8, 16, 32)
-        for ahead in (1, 2, 4, 8)
-        for intrinsic in decode_intrinsics(rows, across, ahead)
-    ]
-    + [
-        intrinsic.name
-        for dtype in NARROW
-        for columns in range(STEP, WIDEST + 1, STEP)
-        for intrinsic in attention_intrinsics(PART, columns, dtype)
-    ]
-    + [intrinsic.name for intrinsic in quad_intrinsics()]
-)
-"""The warp intrinsics of all alternatives."""
 
 
 def shared_keys(of: Stages) -> DecodeChain | None:

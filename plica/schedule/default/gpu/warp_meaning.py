@@ -26,13 +26,14 @@ So the sums of one product are a side of the next: rounded to its dtype, as tens
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.intrinsic import intrinsic
-from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.invocation import TensorIntrinsic, register_family
 from plica.ir.loop.scalar import (
     BitAnd,
     Buffer,
@@ -48,8 +49,8 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.statement import For, Invoke, Kernel, Region, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type import DType, f16, f32, f64, i32, i64, known, u8
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
+from plica.ir.type import DType, bf16, f16, f32, f64, i8, i32, i64, known, u8
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS, group_mma, mma
 
 JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
 SHUFFLED: Final = (f32, f64, i32, i64)
@@ -301,3 +302,48 @@ def _declared(
         whole = For(axes[each], size, "serial", whole)
     meaning = Kernel((), buffers, len(buffers) - outputs, whole)
     return intrinsic(name, meaning, None, (("cuda", word), *hints))
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+KINDS: Final = {dtype.name: dtype for dtype in (bf16, f16, f32, f64, i8, i32, i64, u8)}
+ALONG: Final = {left + right: (left == "k", right == "k") for left in "km" for right in "kn"}
+HOLES: Final = {"T": "|".join(KINDS), "N": r"\d+", "A": "|".join(ALONG)}
+"""What names have: dtypes, sizes, and which neighbours in memory are terms."""
+
+# fmt: off
+FAMILIES: Final[dict[str, Callable[..., TensorIntrinsic]]] = {
+    "mma_T_NxN_A": lambda t, m, n, along: mma(m, n, along, t),
+    "mma_T_T_NxN_A": lambda t, u, m, n, along: mma(m, n, along, t, u),
+    "mma_few_T_NxN_A": lambda t, m, n, along: mma(m, n, along, t, few=True),
+    "group_mma_T_NxN_A": lambda t, m, n, along: group_mma(m, n, along, t),
+    "group_mma_T_T_NxN_A": lambda t, u, m, n, along: group_mma(m, n, along, t, u),
+    "warp_mma_T_NxN": lambda t, m, n: warp_mma(m, n, t),
+    "group_scores_T_NxN": lambda t, m, n: group_scores(m, n, t),
+    "group_warp_mma_T_NxN": lambda t, m, n: group_warp_mma(m, n, t),
+    "row_max_NxN": row_max, "row_power_NxN": row_power, "row_sum_N": row_sum,
+    "restored_T_N": lambda t, bits: restored(bits, t),
+    "quad_mma_T_NxN": lambda t, m, n: quad_mma((m, n), t),
+    "quad_mix_T": quad_mix,
+    **{f"lanes_{word}_T_NxN": partial(lanes_join, word) for word in JOINED},
+}
+# fmt: on
+"""The intrinsics of any size, by their names without a prefix."""
+
+
+@lru_cache(maxsize=256)
+def declared(name: str) -> TensorIntrinsic | None:
+    """The intrinsic of a name, which a trace that is read back may have; None of another name.
+
+    >>> [of and of.name for of in map(declared, ("cuda.mma_f16_3x4_kn", "cuda.mma_f16_3x4"))]
+    ['cuda.mma_f16_3x4_kn', None]
+    """
+    for family, declare in FAMILIES.items():
+        pattern = re.sub("[TNA]", lambda hole: f"({HOLES[hole[0]]})", family)
+        if (match := re.fullmatch(rf"cuda\.{pattern}", name)) is not None:
+            own = [KINDS.get(part) or ALONG.get(part) or int(part) for part in match.groups()]
+            return declare(*own)
+    return None
+
+
+register_family(declared)
