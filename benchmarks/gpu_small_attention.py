@@ -35,7 +35,7 @@ import plica
 from benchmarks.device_time import in_turns, of_executable, of_graph
 from plica.codegen.cuda.scheduled import for_threads
 from plica.core.diagnostic import CompilerBug
-from plica.schedule.default.gpu import attention_form, choose, key_parts
+from plica.schedule.default.gpu import attention_form, choose
 from plica.schedule.default.gpu.attention_tile import AttentionTile
 
 ROUNDS, RUNS = 5, 8
@@ -117,13 +117,13 @@ def only(way: str) -> None:
     if not way:
         for table, tiles in USUAL.items():
             setattr(attention_form, table, tiles)
-        setattr(choose, "in_key_parts", key_parts.in_key_parts)  # noqa: B010  # as it was
+        setattr(choose, "in_key_parts", attention_form.in_key_parts)  # noqa: B010  # as it was
         return
     word, *numbers = way.replace(",", " ").split()
     for each, table in WAYS.items():
         tiles = (AttentionTile(*map(int, numbers)),) if each == word else ()
         setattr(attention_form, table, tiles)
-    whole = key_parts.in_key_parts
+    whole = attention_form.in_key_parts
 
     def some(*given: Any) -> Iterator[Any]:
         found = list(whole(*given))

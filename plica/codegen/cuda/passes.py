@@ -33,11 +33,10 @@ from plica.rewrite.packs.byte_product import few_bits_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
 from plica.schedule.collapse import collapsed
-from plica.schedule.default.gpu.attention_form import PARTS_CONTRACT, chained
+from plica.schedule.default.gpu.attention_form import PARTS_CONTRACT, chained, in_key_parts
 from plica.schedule.default.gpu.cost import LAUNCH, STREAM
 from plica.schedule.default.gpu.few_bit_product import MOST_ROWS
 from plica.schedule.default.gpu.gate import gates_of
-from plica.schedule.default.gpu.key_parts import in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.narrow_read import NARROW
 

@@ -1,7 +1,19 @@
-"""A chain of two products with a fold that rescales between them: its axes and what it reads.
+"""Chains of two products with a fold that rescales between them: their axes and what they read.
 
-Reads the stages built by `plica.schedule.online_softmax`: which axes are batches, rows, keys and
-columns, the elements of each operand, and which keys a row attends to.
+Reads the stages built by `plica.schedule.online_softmax`: which axes are lots, rows, keys and
+columns, the elements of each operand, which keys a row attends to, and its scores as exponents of
+two.  An axis that neither keys nor values depend on counts rows: those of one lot read the same
+keys.  Grouped queries do so, too:
+
+    k[h // 4, key, d]   -->   k[g, key, d]  with  h = g * 4 + r, where r counts rows
+
+Sides are whatever is read as f32: narrow floats, f32, integers with a scale.
+
+>>> from plica.ir.loop.tensor import buffer
+>>> x = buffer("x", (4,), f32)
+>>> scale, what = factored(x[0] * sc.Lit(0.5, f32))
+>>> round(scale, 4), what is x[0]
+(0.7213, True)
 """
 
 from __future__ import annotations
@@ -11,17 +23,22 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
+import numpy as np
+from attrs import evolve, frozen
 
 from plica.analysis.index.context import conjuncts
-from plica.core import Term, free_vars, substitute
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stage import Fold
 from plica.ir.type import DType, f32, i64, known, polynomial
+from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.narrow_read import NARROW
+from plica.schedule.default.gpu.row_passes import is_along
+from plica.schedule.default.gpu.thread_code import digits
 from plica.schedule.online_softmax import RESCALING
 
 LEAST: Final = sc.Lit(-math.inf, f32)  # the score of a key that is not there
+LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 @frozen(eq=False)
@@ -32,17 +49,23 @@ class Chain:
     fold: Fold
     out: Each
     sizes: Mapping[sc.ScalarVar, int]
-    batch: tuple[sc.ScalarVar, ...]
-    row: sc.ScalarVar
+    lots: tuple[sc.ScalarVar, ...]
+    rows: tuple[sc.ScalarVar, ...]
     key: sc.ScalarVar
     column: sc.ScalarVar
     depth: sc.ScalarVar
-    left: sc.Scalar  # an element of the queries, narrow, over batch, row and depth
-    right: sc.Scalar  # an element of the keys, over batch, key and depth
-    values: sc.Scalar  # an element of the values, over batch, key and column
+    left: sc.Scalar  # an element of the queries, over lots, rows and depth
+    right: sc.Scalar  # an element of the keys, over lots, key and depth
+    values: sc.Scalar  # an element of the values, over lots, key and column
     held: sc.Buffer  # the products of queries and keys, which the scores read
     score: sc.Scalar
-    places: Mapping[Term, sc.Scalar]  # axes of the fold in terms of batch, row and column
+    places: Mapping[Term, sc.Scalar]  # axes of the fold in terms of lots, rows and column
+
+    @property
+    def row(self) -> sc.ScalarVar:
+        """The axis of rows, where there is one."""
+        (row,) = self.rows
+        return row
 
     @property
     def dtype(self) -> DType:
@@ -51,6 +74,30 @@ class Chain:
     def size(self, *axes: sc.ScalarVar) -> int:
         """The number of elements along some axes."""
         return math.prod([self.sizes[axis] for axis in axes])
+
+    def digits(self, of: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> dict[Term, Term]:
+        """Axes of which a number is the place."""
+        return digits(axes, self.sizes, of)
+
+    @property
+    def bytes(self) -> float:
+        """The bytes read of keys and values."""
+        each = self.size(*self.lots, self.key)
+        return each * sum(
+            self.size(axis) * sum(read.buffer.dtype.bytes for read in along(side, axis))
+            for side, axis in ((self.right, self.depth), (self.values, self.column))
+        )
+
+
+def along(of: sc.Scalar, axis: sc.ScalarVar) -> list[sc.Load]:
+    """The loads of an operand along an axis."""
+    return [load for load in loads(of) if axis in free_vars(load)]
+
+
+def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
+    """How many elements of a side along an axis are read at once."""
+    most = max([load.buffer.dtype.bytes for load in along(of, axis)])
+    return vector_lanes(size, most)
 
 
 @frozen(eq=False)
@@ -126,10 +173,111 @@ def chain_of(of: Stages) -> Chain | None:
     if len(columns) != 1 or not rows:
         return None
     row = max(rows, key=lambda axis: (numbers[axis], fold.axes.index(axis)))
-    batch = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
+    lots = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
     places: dict[Term, sc.Scalar] = {axis: axis for axis in fold.axes}
-    return Chain(of, fold, out, numbers, batch, row, key, columns[0], product.depth, left[0],
+    return Chain(of, fold, out, numbers, lots, (row,), key, columns[0], product.depth, left[0],
                  right[0], values, product.held, score, places)  # fmt: skip
+
+
+def decode_chain(of: Stages) -> Chain | None:
+    """The roles in online softmax stages, or None if keys are not shared."""
+    names = Names(of)
+    product = rescaled_product(of, names)
+    if product is None or any(sc.dtype_of(value) is not f32 for value in product.fold.values):
+        return None
+    fold, out, key, depth = product.fold, product.out, product.key, product.depth
+    score, _, values = fold.values
+    left, right = product.sides
+    if key in free_vars(left):
+        left, right = right, left
+    if key in free_vars(left) or key not in free_vars(right) or sc.dtype_of(left) is not f32:
+        return None
+    if key not in free_vars(values):
+        return None
+    numbers = dict(product.sizes)
+    scored = free_vars(score) | free_vars(left) | free_vars(right)
+    columns = [axis for axis in fold.axes if axis not in scored and axis in free_vars(values)]
+    if len(columns) != 1 or not _is_read_back(fold, out):
+        return None
+    column = columns[0]
+    lots: list[sc.ScalarVar] = []
+    rows: list[sc.ScalarVar] = []
+    places: dict[Term, sc.Scalar] = {}
+    for axis in fold.axes:
+        places[axis] = axis
+        if axis is column:
+            continue
+        if axis not in free_vars(right) | free_vars(values):
+            rows.append(axis)
+        elif (count := _shared_by(axis, (right, values), numbers[axis])) is None:
+            lots.append(axis)
+        else:
+            lot, row = names.var("g"), names.var("r")
+            numbers |= {lot: numbers[axis] // count, row: count}
+            right, values = (_put(scalar, axis // count, lot) for scalar in (right, values))
+            places[axis] = lot * count + row
+            lots.append(lot)
+            rows.append(row)
+    left, score = (substitute(scalar, places) for scalar in (left, score))
+    chain = Chain(of, fold, out, numbers, tuple(lots), tuple(rows), key, column, depth,
+                        left, right, values, product.held, score, places)  # fmt: skip
+    near = all(
+        is_along(load, axis)
+        for side, axis in ((right, depth), (values, column))
+        for load in along(side, axis)
+    )
+    return chain if depth in free_vars(right) and near else None
+
+
+def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
+    return map_bottom_up(lambda node: new if node is old else node, of)
+
+
+def _shared_by(axis: sc.ScalarVar, sides: tuple[sc.Scalar, ...], size: int) -> int | None:
+    """How many neighbours along an axis read the same elements of all operands, or None."""
+    found: set[int | None] = set()
+    for node in post_order(sc.Add(*sides)):
+        if axis not in node._children:
+            continue
+        shared = isinstance(node, sc.FloorDiv) and node.left is axis
+        found.add(known(node.right) if shared and isinstance(node, sc.FloorDiv) else None)
+    count = next(iter(found)) if len(found) == 1 else None
+    return count if count and count > 0 and size % count == 0 else None
+
+
+def _is_read_back(fold: Fold, out: Each) -> bool:
+    """Whether the consumer of a fold has one element for each of its own."""
+    places = {load.indices for load in loads(out.value) if load.buffer in fold.results}
+    if len(places) != 1:
+        return False
+    (read,) = places
+    axes = [each for each in read if isinstance(each, sc.ScalarVar)]
+    units = [axis for axis, size in zip(out.axes, out.out.shape, strict=True) if known(size) == 1]
+    fixed = [
+        size for scalar, size in zip(read, fold.results[0].shape, strict=True) if scalar not in axes
+    ]
+    return (
+        len(set(axes)) == len(axes)
+        and {*axes, *units} >= {*out.axes}
+        and all(known(size) == 1 for size in fixed)
+    )
+
+
+def rows_of(of: Chain) -> Chain | None:
+    """The same fold with a single row axis, or None if tensor cores do not multiply its
+    operands."""
+    left, right, values = (narrow(scalar) for scalar in (of.left, of.right, of.values))
+    if left is None or right is None or values is None:
+        return None
+    if len(kinds := {sc.dtype_of(scalar) for scalar in (left, right, values)}) != 1 or f32 in kinds:
+        return None
+    row = Names(of.of).var("row")
+    at = of.digits(row, of.rows)
+    return evolve(
+        of, sizes={**of.sizes, row: of.size(*of.rows)}, rows=(row,), left=substitute(left, at),
+        right=right, values=values, score=substitute(of.score, at),
+        places={axis: substitute(scalar, at) for axis, scalar in of.places.items()},
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -161,3 +309,39 @@ def narrow(of: Term) -> sc.Scalar | None:
     if isinstance(of, sc.Cast) and of.dtype is f32 and sc.dtype_of(of.value) in NARROW:
         return of.value
     return of if isinstance(of, sc.Scalar) and sc.dtype_of(of) is f32 else None
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+def power(of: sc.Scalar) -> sc.Scalar:
+    """A power of two, which machines have an instruction for."""
+    return sc.Intrinsic("exp2", (of,))
+
+
+def scale_of(most: sc.Scalar, unit: float) -> sc.Scalar:
+    """The factor of a row's scores: the unit, or one if that would be infinite.
+
+    A masked key may have the lowest finite number instead of minus infinity, and all keys of a row
+    may be masked. Numbers that large are equal or further apart than any exponential can
+    distinguish: which of them it is does not matter.
+    """
+    if unit <= 1:
+        return sc.Lit(unit, f32)
+    far = sc.Lt(sc.Lit(LARGEST / unit * (1 - 1e-6), f32), sc.Intrinsic("abs", (most,)))
+    return sc.Select(far, sc.Lit(1.0, f32), sc.Lit(unit, f32))
+
+
+def factored(of: sc.Scalar) -> tuple[float, sc.Scalar]:
+    """Scores in units for powers of two: a positive factor, and the remaining term."""
+    whole, unit = of, math.log2(math.e)
+    conditions: list[sc.Scalar] = []
+    while isinstance(of, sc.Select) and of.orelse is LEAST:
+        conditions.append(of.condition)
+        of = of.then
+    if not isinstance(of, sc.Mul) or not isinstance(of.right, sc.Lit) or not of.right.value > 0:
+        return unit, whole
+    scale, of = float(of.right.value) * unit, of.left
+    for condition in reversed(conditions):
+        of = sc.Select(condition, of, LEAST)
+    return scale, of

@@ -3,7 +3,15 @@
     y = softmax(q * k + …) * v    -->    tiles of rows, each of which goes through the keys once
 
 f16 and bf16 operands are multiplied directly; f32 operands are split (see
-`plica.schedule.default.gpu.tensor_core_meaning`).
+`plica.schedule.default.gpu.tensor_core_meaning`).  Rows that share keys read these in parts:
+
+    one or two rows        by threads: nothing takes longer than reading does
+    some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster: up to
+                           eight from registers, others from tiles in shared memory
+    some of anything else  by threads
+    many                   not in parts
+
+All ways leave the same triples of parts, which are joined by the same launch.
 
 >>> [tile.rows for tile in ATTENTION[:3]]
 [256, 128, 64]
@@ -18,13 +26,15 @@ from typing import Final
 from plica.ir.contract import approx
 from plica.ir.loop.stages import Stages
 from plica.ir.type import f32
-from plica.schedule.default.gpu.attention_chain import Chain, chain_of
+from plica.schedule.default.gpu.attention_chain import Chain, chain_of, decode_chain, rows_of
 from plica.schedule.default.gpu.attention_group import PANEL, group_attention_tiles, is_in_panels
-from plica.schedule.default.gpu.attention_parts import WIDEST, rows_of
+from plica.schedule.default.gpu.attention_parts import WIDEST, attention_parts, part_cost, part_tile
 from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile
 from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.cost import BY_GROUPS, BY_WARPS, IN_F32, shared_bytes, tiles_cost
-from plica.schedule.default.gpu.key_parts import shared_keys
+from plica.schedule.default.gpu.decode_quad import quad_cost, quad_parts, quad_tile
+from plica.schedule.default.gpu.decode_tile import decode_cost, decode_tile
+from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Made
@@ -128,3 +138,21 @@ def online_together(of: Stages, gpu: Gpu) -> Iterator[Made]:
         if is_in_panels(chain, tile) and fits(chain, tile, gpu, PANEL):
             cycles = tiles_cost(chain, tile, gpu, BY_GROUPS, PANEL)
             yield cycles, partial(group_attention_tiles, chain, tile)
+
+
+def shared_keys(of: Stages) -> Chain | None:
+    """A product, softmax and a product whose rows read the same keys, or None."""
+    stages = online_softmax(in_free_order(of))
+    return None if stages is None else decode_chain(stages)
+
+
+def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    """The alternatives for reading keys in parts, with their costs."""
+    if (chain := shared_keys(of)) is None:
+        return
+    if (tile := decode_tile(chain, gpu)) is not None:
+        yield decode_cost(chain, tile, gpu), partial(decode_tiles, chain, tile)
+    if (few := quad_tile(chain, gpu)) is not None:
+        yield quad_cost(chain, few, gpu), partial(quad_parts, chain, few)
+    if (parts := part_tile(chain, gpu)) is not None:
+        yield part_cost(chain, parts, gpu), partial(attention_parts, chain, parts)

@@ -14,9 +14,10 @@ from plica.ir.loop.statement import Invoke
 from plica.ir.type import known
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_side import Element
-from plica.schedule.default.gpu.attention_tile import AttentionTile, region_of
+from plica.schedule.default.gpu.attention_tile import AttentionTile
 from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.tensor_core_meaning import GROUP, OCTET, QUADS, STEPS
+from plica.schedule.default.gpu.thread_code import region_of
 from plica.schedule.default.gpu.warp_meaning import group_scores, group_warp_mma
 
 PANEL: Final = 64  # elements of a row of 128 bytes

@@ -18,20 +18,20 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.core import Term, substitute
-from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Min, Mul, Scalar, ScalarVar, dtype_of, index
-from plica.ir.loop.stages import Names, Stages
+from plica.core import Term
+from plica.ir.loop.scalar import Buffer, Eq, Lit, Min, Mul, Scalar, ScalarVar, index
+from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store, seq
 from plica.ir.type import f32
-from plica.schedule.default.gpu.attention_chain import Chain, narrow
-from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile, TileNames, nest
+from plica.schedule.default.gpu.attention_chain import Chain, rows_of
+from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile
 from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.cost import EXPONENT, PRODUCTS, STREAM, WAITING, ends_of
-from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import FEW_ROWS, PARTS, DecodeTile, lanes_for
 from plica.schedule.default.gpu.decode_writer import DecodeWriter
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.thread_code import ThreadNames, only_within
 
 PART: Final = AttentionTile(1, 1, 64)
 """The least tile: a warp with as many rows as tensor cores multiply at once."""
@@ -54,25 +54,7 @@ class PartTile:
     slices: int
 
 
-def rows_of(of: DecodeChain) -> Chain | None:
-    """The same fold with a single row axis, or None if tensor cores do not multiply its
-    operands."""
-    sides = [narrow(scalar) for scalar in (of.left, of.right, of.values)]
-    left, right, values = sides
-    if left is None or right is None or values is None:
-        return None
-    if len(kinds := {dtype_of(scalar) for scalar in (left, right, values)}) != 1 or f32 in kinds:
-        return None
-    row = Names(of.of).var("row")
-    sizes = {**of.sizes, row: of.size(*of.rows)}
-    at = of.digits(row, of.rows)
-    left, score = (substitute(scalar, at) for scalar in (left, of.score))
-    places = {axis: substitute(scalar, at) for axis, scalar in of.places.items()}
-    return Chain(of.of, of.fold, of.out, sizes, of.lots, row, of.key, of.column, of.depth,
-                 left, right, values, of.held, score, places)  # fmt: skip
-
-
-def part_tile(of: DecodeChain, gpu: Gpu) -> PartTile | None:
+def part_tile(of: Chain, gpu: Gpu) -> PartTile | None:
     """The split of rows and keys, or None if threads are as good, or tensor cores cannot."""
     rows = of.size(*of.rows)
     if not FEW_ROWS < rows <= MOST_ROWS or (chain := rows_of(of)) is None:
@@ -89,7 +71,7 @@ def part_tile(of: DecodeChain, gpu: Gpu) -> PartTile | None:
     return PartTile(tile, -(-slices // parts))
 
 
-def part_cost(of: DecodeChain, tile: PartTile, gpu: Gpu) -> float:
+def part_cost(of: Chain, tile: PartTile, gpu: Gpu) -> float:
     """Keys and values are read once by each tile of rows, and multiplied."""
     tiles = -(-of.size(*of.rows) // tile.tile.rows)
     scores = of.size(*of.lots, of.key) * tiles * tile.tile.rows
@@ -98,7 +80,7 @@ def part_cost(of: DecodeChain, tile: PartTile, gpu: Gpu) -> float:
     return WAITING * read / gpu.processors + ends_of(2)
 
 
-def attention_parts(of: DecodeChain, tile: PartTile) -> Stages:
+def attention_parts(of: Chain, tile: PartTile) -> Stages:
     """The stages as statements of threads: parts of the keys, and what joins them."""
     chain = rows_of(of)
     assert chain is not None
@@ -108,8 +90,8 @@ def attention_parts(of: DecodeChain, tile: PartTile) -> Stages:
 class _PartWriter(AttentionWriter):
     """Writes a tile of rows and a part of the keys; what joins them is the other's."""
 
-    def __init__(self, of: DecodeChain, chain: Chain, tile: PartTile) -> None:
-        names = TileNames(chain.of)
+    def __init__(self, of: Chain, chain: Chain, tile: PartTile) -> None:
+        names = ThreadNames(chain.of)
         lanes = lanes_for(1, of.size(of.column))
         keys = tile.slices * tile.tile.keys
         self.per = tile.slices
@@ -122,7 +104,7 @@ class _PartWriter(AttentionWriter):
         number = block // join.parts
         self.lot = number // self.rows
         blocks = join.many * self.rows * join.parts
-        lots = join.of.digits(self.lot, self.of.batch)
+        lots = join.of.digits(self.lot, self.of.lots)
         return number % self.rows, lots, [(block, blocks, "blockIdx.x")]
 
     def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
@@ -138,7 +120,6 @@ class _PartWriter(AttentionWriter):
     def _stored(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
         """The triples of a part."""
         of, join, high = self.of, self.join, self.tile.high
-        wide = self.wide > of.size(of.column)
 
         def at(i: Scalar, half: Scalar) -> tuple[Scalar, Scalar, Scalar]:
             return self.lot, self._row(i, half), self.part
@@ -151,20 +132,17 @@ class _PartWriter(AttentionWriter):
 
         def element(i: Scalar, half: Scalar, j: Scalar, pair: Scalar) -> Stmt:
             column = j * OCTET + self.lane % QUADS * 2 + pair
-            whole: Stmt = Store(join.mixes, (*at(i, half), column), mixed[i, half, j, pair])
-            if wide:
-                whole = Branch(Lt(column, index(of.size(of.column))), whole, NOTHING)
-            return self._within(self._row(i, half), whole)
+            whole = Store(join.mixes, (*at(i, half), column), mixed[i, half, j, pair])
+            inner = only_within(whole, [(column, self.wide, of.size(of.column))])
+            return self._within(self._row(i, half), inner)
 
         first = Eq(self.lane % QUADS, index(0))
         own = {"i": high, "half": 2}
         return seq(
-            Branch(first, nest(self.names, own, told), NOTHING),
-            nest(self.names, {**own, "j": self.wide // OCTET, "pair": 2}, element, "vectorized"),
+            Branch(first, self.names.nest(own, told), NOTHING),
+            self.names.nest({**own, "j": self.wide // OCTET, "pair": 2}, element, "vectorized"),
         )
 
     def _within(self, row: Scalar, body: Stmt) -> Stmt:
         """A body guarded by the row being in range."""
-        if self.rows * self.tile.rows == self.of.size(self.of.row):
-            return body
-        return Branch(Lt(row, index(self.of.size(self.of.row))), body, NOTHING)
+        return only_within(body, [(row, self.rows * self.tile.rows, self.of.size(self.of.row))])

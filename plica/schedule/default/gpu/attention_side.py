@@ -6,29 +6,16 @@ Not here: their use (`attention_writer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from math import prod
 from typing import TypeAlias
 
 from plica.core import Term, substitute
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
-from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store
-from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
-from plica.schedule.default.gpu.attention_score import factored
-from plica.schedule.default.gpu.attention_tile import LANES, STEP, AttentionTile, TileNames
+from plica.ir.loop.scalar import Buffer, Max, Min, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, LoopKind, Stmt, Store
+from plica.schedule.default.gpu.attention_chain import Chain, factored, seen_keys
+from plica.schedule.default.gpu.attention_tile import LANES, STEP, AttentionTile
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.thread_code import ThreadNames, axes_of, only_within, within
 
 Element: TypeAlias = Callable[[Scalar, Scalar], Scalar]
 """An element of a side, by its row and its column in a tile."""
@@ -59,11 +46,11 @@ class AttentionSides:
 
     step = STEP  # the multiple to which columns are padded
 
-    def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
+    def __init__(self, of: Chain, tile: AttentionTile, names: ThreadNames | None = None) -> None:
         self.of, self.tile = of, tile
         self.octet = 16 // of.dtype.bytes  # elements that are moved at once
         self.terms = 2 * self.octet  # and that tensor cores multiply at once
-        self.names = TileNames(of.of) if names is None else names
+        self.names = ThreadNames(of.of) if names is None else names
         self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
         self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
         # Which rows a warp has, and which keys of a turn.
@@ -81,13 +68,11 @@ class AttentionSides:
     def _grid(self) -> tuple[Scalar, dict[Term, Term], list[tuple[ScalarVar, int, LoopKind]]]:
         """Which rows and lots a block has, and the loops over blocks."""
         of, block = self.of, self.names.var("b")
-        lots: dict[Term, Term] = {}
-        lot: Scalar = block // self.rows
-        for axis in reversed(of.batch):
-            lots[axis] = lot % of.size(axis)
-            lot = lot // of.size(axis)
-        blocks = prod(of.size(axis) for axis in of.batch) * self.rows
-        return block % self.rows, lots, [(block, blocks, "blockIdx.x")]
+        counts = [of.size(axis) for axis in of.lots]
+        lots: dict[Term, Term] = dict(
+            zip(of.lots, axes_of(block // self.rows, counts), strict=True)
+        )
+        return block % self.rows, lots, [(block, prod(counts) * self.rows, "blockIdx.x")]
 
     def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
         """The first slice that a block looks at, and how many."""
@@ -124,15 +109,10 @@ class AttentionSides:
         place = element(at * OCTET + row, unit * self.octet + v)
         inner: Stmt = Store(to, self._place(to, at, row, unit, v), place)
         inner = For(v, index(self.octet), "vectorized", inner)
-        guards: list[Scalar] = [
-            Lt(of, index(count))
-            for of, count, step in ((at, down, high), (unit, across, wide))
-            if count % step
-        ]
-        if guards:
-            inner = Branch(reduce(And, guards), inner, NOTHING)
-        inner = For(along, index(-(-across // wide)), "serial", inner)
-        return (For(turn, index(-(-down // high)), "serial", inner),)
+        turns, wides = -(-down // high), -(-across // wide)
+        inner = only_within(inner, [(at, turns * high, down), (unit, wides * wide, across)])
+        inner = For(along, index(wides), "serial", inner)
+        return (For(turn, index(turns), "serial", inner),)
 
     def _place(
         self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar
@@ -157,9 +137,5 @@ class AttentionSides:
     def _element(self, of: Scalar, at: Mapping[ScalarVar, tuple[Scalar, int]]) -> Scalar:
         """An element of an operand, 0 out of bounds."""
         told: dict[Term, Term] = {**self.lots, **{axis: place for axis, (place, _) in at.items()}}
-        scalar = term(substitute(of, told))
-        guards: list[Scalar] = []
-        for axis, (place, reach) in at.items():
-            if reach > self.of.size(axis):
-                guards.append(Lt(place, index(self.of.size(axis))))
-        return Select(reduce(And, guards), scalar, Lit(0, dtype_of(of))) if guards else scalar
+        guards = [(place, reach, self.of.size(axis)) for axis, (place, reach) in at.items()]
+        return within(term(substitute(of, told)), guards)

@@ -35,7 +35,6 @@ from plica.ir.loop import (
     For,
     Lit,
     Load,
-    Lt,
     Region,
     Scalar,
     ScalarVar,
@@ -49,23 +48,17 @@ from plica.ir.loop import (
     seq,
 )
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Add, And, Div, Eq, Max, Mul
+from plica.ir.loop.scalar import Add, Div, Eq, Lt, Max, Mul
 from plica.ir.loop.stages import stages
 from plica.ir.loop.statement import Invoke, LoopKind
 from plica.ir.type import f32
-from plica.schedule.default.gpu.attention_chain import LEAST, Chain
-from plica.schedule.default.gpu.attention_score import power, scale_of
+from plica.schedule.default.gpu.attention_chain import LEAST, Chain, power, scale_of
 from plica.schedule.default.gpu.attention_side import AttentionSides, term
-from plica.schedule.default.gpu.attention_tile import (
-    LANES,
-    AttentionTile,
-    nest,
-    region_of,
-    scores_mma,
-)
+from plica.schedule.default.gpu.attention_tile import LANES, AttentionTile, scores_mma
 from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.thread_code import only_within, region_of, within
 from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
 
 
@@ -105,9 +98,9 @@ class AttentionWriter(AttentionSides):
         total = names.buffer("total", (high, 2), f32, "local")
         begin = seq(
             *self._fetches(queries, self._query, tile.rows, self.deep),
-            nest(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+            names.nest({"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, Lit(0.0, f32))),
-            nest(names, {"i": high, "half": 2}, lambda *at: seq(
+            names.nest({"i": high, "half": 2}, lambda *at: seq(
                 Store(top, at, LEAST), Store(sums, (self.lane, *at), Lit(0.0, f32)),
                 Store(total, at, Lit(0.0, f32)))),
         )  # fmt: skip
@@ -190,13 +183,13 @@ class AttentionWriter(AttentionSides):
             )
 
         body = seq(
-            nest(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
+            names.nest(own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
             self._products(sides, part),
             *self._scores(turn, part, own),
-            nest(names, rows, lambda *at: Store(most, at, top[at])),
+            names.nest(rows, lambda *at: Store(most, at, top[at])),
             Invoke(row_max(high, keys).name, (quad, region_of(most, {}, {}))),
-            nest(names, rows, lowered),
-            nest(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+            names.nest(rows, lowered),
+            names.nest({"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
             Invoke(row_power(high, keys).name,
                    (region_of(base, {}, {}), region_of(scale, {}, {}), mine, weighed)),
@@ -233,31 +226,26 @@ class AttentionWriter(AttentionSides):
     def _scores(self, turn: ScalarVar, part: Buffer, own: Mapping[str, int]) -> tuple[Stmt, ...]:
         """The scores of products, but for their scale: nothing is as low as a key that is none."""
         of = self.of
-        beyond = [
-            (axis, reach)
-            for axis, reach in (
-                (of.key, self.slices * self.tile.span), (of.row, self.rows * self.tile.rows),
-            )
-            if reach > of.size(axis)
-        ]  # fmt: skip
-        if not beyond and isinstance(self.score, Load) and self.score.buffer is of.held:
+        reach = {of.key: self.slices * self.tile.span, of.row: self.rows * self.tile.rows}
+        whole = all(many <= of.size(axis) for axis, many in reach.items())
+        if whole and isinstance(self.score, Load) and self.score.buffer is of.held:
             return ()
 
         def scored(*at: ScalarVar) -> Stmt:
             i, half, j, pair = at
             own = j * OCTET + self.lane % QUADS * 2 + pair
             key = self._at(turn, self.beside * self.tile.keys + own)
-            places: dict[Term, Scalar] = {of.row: self._row(i, half), of.key: key}
+            places: dict[ScalarVar, Scalar] = {of.row: self._row(i, half), of.key: key}
             mine = (self.lane, *at)
 
             def told(node: Term) -> Term:
                 return part[mine] if isinstance(node, Load) and node.buffer is of.held else node
 
             score = term(substitute(map_bottom_up(told, self.score), {**self.lots, **places}))
-            guards: list[Scalar] = [Lt(places[axis], index(of.size(axis))) for axis, _ in beyond]
-            return Store(part, mine, Select(reduce(And, guards), score, LEAST) if guards else score)
+            guards = [(places[axis], many, of.size(axis)) for axis, many in reach.items()]
+            return Store(part, mine, within(score, guards, LEAST))
 
-        return (nest(self.names, own, scored),)
+        return (self.names.nest(own, scored),)
 
     # --- the result -----------------------------------------------------------------------------
 
@@ -281,8 +269,8 @@ class AttentionWriter(AttentionSides):
             return self._written(out, at, self.wide, triple, inverse[i, half])
 
         own = {"i": self.tile.high, "half": 2}
-        whole = nest(self.names, {**own, "j": self.wide // OCTET, "pair": 2}, element, "vectorized")
-        return Alloc(inverse, seq(nest(self.names, own, inverted), whole))
+        whole = self.names.nest({**own, "j": self.wide // OCTET, "pair": 2}, element, "vectorized")
+        return Alloc(inverse, seq(self.names.nest(own, inverted), whole))
 
     def _written(
         self,
@@ -317,15 +305,8 @@ class AttentionWriter(AttentionSides):
 
         value = term(substitute(map_bottom_up(told, of.out.value), there))
         places = tuple([term(there[axis]) for axis in of.out.axes])
-        whole: Stmt = Store(out, places, value)
-        guards: list[Scalar] = [
-            Lt(place, index(of.size(axis)))
-            for axis, place, beyond in (
-                (of.row, row, self.rows * self.tile.rows), (of.column, column, reach),
-            )
-            if beyond > of.size(axis)
-        ]  # fmt: skip
-        return Branch(reduce(And, guards), whole, NOTHING) if guards else whole
+        rows = (row, self.rows * self.tile.rows, of.size(of.row))
+        return only_within(Store(out, places, value), [rows, (column, reach, of.size(of.column))])
 
     def _joined(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
         """Triples of warps that had the same rows, joined in shared memory: eight neighbours of a
@@ -355,19 +336,13 @@ class AttentionWriter(AttentionSides):
         unit = e * eights + self.warp * (LANES // OCTET) + self.lane // OCTET
         body = self._element_of(out, (tops, sums, mixes), unit // columns, unit % columns)
         rows, row_of = self.of.size(self.of.row), self.first + unit // columns * OCTET
-        guards: list[Scalar] = [
-            Lt(place, index(size))
-            for place, size, reach in (
-                (unit, many, -(-many // eights) * eights),
-                (row_of + self.lane % OCTET, rows, self.rows * tile.rows),
-            )
-            if reach > size
-        ]
-        if guards:
-            body = Branch(reduce(And, guards), body, NOTHING)
+        body = only_within(body, [
+            (unit, -(-many // eights) * eights, many),
+            (row_of + self.lane % OCTET, self.rows * tile.rows, rows),
+        ])  # fmt: skip
         whole = seq(
-            Branch(Eq(self.lane % QUADS, index(0)), nest(names, own, told), NOTHING),
-            nest(names, {**own, "j": self.wide // OCTET, "pair": 2}, left, "vectorized"),
+            Branch(Eq(self.lane % QUADS, index(0)), names.nest(own, told), NOTHING),
+            names.nest({**own, "j": self.wide // OCTET, "pair": 2}, left, "vectorized"),
             For(e, index(-(-many // eights)), "serial", body),
         )
         return allocated(whole, (mixes, sums, tops))
@@ -404,6 +379,6 @@ class AttentionWriter(AttentionSides):
             *[shared(part) for part in every],
             Store(whole, (zero,), reduce(Add, [sums[part, row] * share[part] for part in every])),
             Store(inverse, (zero,), Lit(1.0, f32) / whole[zero]),
-            nest(names, {"c": OCTET // near, "v": near}, element, "vectorized"),
+            names.nest({"c": OCTET // near, "v": near}, element, "vectorized"),
         )
         return allocated(body, (inverse, whole, greatest, share))

@@ -32,6 +32,7 @@ from plica.ir.loop.stages import Stages, has_scan, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
 from plica.schedule.default.gpu.attention_form import (
     PARTS_CONTRACT,
+    in_key_parts,
     online,
     online_in_parts,
     online_together,
@@ -49,7 +50,6 @@ from plica.schedule.default.gpu.few_bit_product import (
 from plica.schedule.default.gpu.fold import fold_schedule, staged_schedule
 from plica.schedule.default.gpu.fold_form import column_folds, row_folds, staged_folds
 from plica.schedule.default.gpu.gate import gate_cost, gate_folds, gates_of
-from plica.schedule.default.gpu.key_parts import in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.merged_tile import merged_tiles
 from plica.schedule.default.gpu.octet import as_they_lie

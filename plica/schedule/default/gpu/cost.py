@@ -187,7 +187,7 @@ class AttentionCost:
 def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step: int) -> float:
     """Two products around a softmax in tiles: blocks that a processor has at once share it."""
     deep, wide = (-(-of.size(axis) // step) * step for axis in (of.depth, of.column))
-    tiles = of.size(*of.batch) * -(-of.size(of.row) // tile.rows)
+    tiles = of.size(*of.lots) * -(-of.size(of.row) // tile.rows)
     warps, squares = tile.warps * tile.parts, tile.high * 16
     work = squares * tile.keys * ((deep + wide) / by.products + by.score)
     fetch = of.dtype.bytes * tile.span * (deep + wide) / by.fetched
@@ -212,7 +212,7 @@ def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step
     whole = many // beside * at_once(beside) + at_once(many % beside)
     # Tiles of few rows do little with keys that are read once: memory is what they wait for.
     bytes_once = (
-        of.dtype.bytes * of.size(*of.batch, of.key) * (of.size(of.depth) + of.size(of.column))
+        of.dtype.bytes * of.size(*of.lots, of.key) * (of.size(of.depth) + of.size(of.column))
     )
     return max(whole, bytes_once / (TILE_STREAM * gpu.processors))
 

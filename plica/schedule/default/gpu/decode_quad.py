@@ -21,13 +21,10 @@ from attrs import frozen
 
 from plica.core import Term, substitute
 from plica.ir.loop.scalar import Add, Buffer, Cast, Lt, Min, Scalar, index
-from plica.ir.loop.stages import Names, Stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
-from plica.schedule.default.gpu.attention_chain import Chain
-from plica.schedule.default.gpu.attention_parts import rows_of
-from plica.schedule.default.gpu.attention_tile import region_of
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, Stmt, Store, seq
+from plica.schedule.default.gpu.attention_chain import Chain, rows_of
 from plica.schedule.default.gpu.cost import EXPONENT, STREAM, ends_of
-from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import (
     FEW_ROWS,
     LANES,
@@ -39,6 +36,7 @@ from plica.schedule.default.gpu.decode_tile import (
 from plica.schedule.default.gpu.decode_writer import ZERO, DecodeWriter, Weighed
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.thread_code import ThreadNames, only_within, region_of
 from plica.schedule.default.gpu.warp_meaning import quad_mix, quad_mma
 
 KEYS: Final = 16  # keys that a warp multiplies at once
@@ -52,7 +50,7 @@ WIDEST: Final = 128
 """Terms and columns, at most: of more, those under way have no room in registers."""
 
 
-def quad_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
+def quad_tile(of: Chain, gpu: Gpu) -> DecodeTile | None:
     """The split of keys, or None if threads are as good, or tensor cores cannot."""
     rows, deep, wide = of.size(*of.rows), of.size(of.depth), of.size(of.column)
     if not FEW_ROWS < rows <= OCTET or deep % DEEP or wide % WIDE or max(deep, wide) > WIDEST:
@@ -66,14 +64,14 @@ def quad_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
     return DecodeTile(rows, -(-keys // (parts * step)) * step, 1, lanes, lanes)
 
 
-def quad_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
+def quad_cost(of: Chain, tile: DecodeTile, gpu: Gpu) -> float:
     """Cycles, of which most go into reading keys and values; scores are those of eight rows."""
     scores = of.size(*of.lots, of.key) * OCTET
     busy = of.bytes / STREAM + scores * EXPONENT
     return busy / gpu.processors + ends_of(-(-of.size(of.key) // tile.keys))
 
 
-def quad_parts(of: DecodeChain, tile: DecodeTile) -> Stages:
+def quad_parts(of: Chain, tile: DecodeTile) -> Stages:
     """The stages as statements of threads: parts of the keys, and what joins them."""
     chain = rows_of(of)
     assert chain is not None
@@ -96,7 +94,7 @@ class _WarpAhead:
         def one(i: Scalar, j: Scalar, v: Scalar) -> Stmt:
             return Store(self.later, (i, j, v), self.read(step, i, j, v))
 
-        return self.writer.each(self.axes, one, "vectorized")
+        return self.writer.names.each(self.axes, one, "vectorized")
 
     def over(self, body: Callable[[Scalar], Stmt]) -> Stmt:
         """The loop over steps, after the first loads were issued."""
@@ -109,26 +107,20 @@ class _WarpAhead:
         more: Stmt = NOTHING
         if steps > 1:
             more = Branch(Lt(step, index(steps - 1)), self.asked(step + 1), NOTHING)
-        taken = writer.each(self.axes, one, "vectorized")
+        taken = writer.names.each(self.axes, one, "vectorized")
         return Alloc(self.now, For(step, index(steps), "serial", seq(taken, more, body(step))))
 
 
 class _QuadWriter(DecodeWriter):
     """Writes a part of the keys; the join is the same as for plain threads."""
 
-    def __init__(self, of: DecodeChain, chain: Chain, tile: DecodeTile) -> None:
-        super().__init__(of, tile, Names(of.of))
+    def __init__(self, of: Chain, chain: Chain, tile: DecodeTile) -> None:
+        super().__init__(of, tile, ThreadNames(of.of))
         self.chain, self.dtype = chain, chain.dtype
         self.quad, self.near = self.lane // QUADS, self.lane % QUADS
         self.steps = tile.keys // (KEYS * WARPS)
         self.held = OCTET
         self.values = self._ahead_of((of.size(of.column) // WIDE, QUADS, OCTET), self._value)
-
-    def each(
-        self, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
-    ) -> Stmt:
-        """Loops that are written out; the last is of a kind."""
-        return self._each(axes, body, kind)
 
     def _block(self) -> Stmt:
         asked = self.values.asked(index(0))  # before the first score
@@ -138,9 +130,6 @@ class _QuadWriter(DecodeWriter):
         here = self._first(step) + self.near * QUADS + k
         at = {**self._held_at(here), self.of.column: (s * OCTET + self.quad) * OCTET + v}
         return substitute(self.chain.values, at)
-
-    def _narrow(self, like: str, shape: tuple[int, ...], scope: str) -> Buffer:
-        return Buffer(self.names.name(like), tuple(map(index, shape)), self.dtype, scope)
 
     def _first(self, step: Scalar) -> Scalar:
         """The first key of a warp in a step, as the part counts them."""
@@ -155,10 +144,8 @@ class _QuadWriter(DecodeWriter):
         self, sizes: tuple[int, int, int], read: Callable[[Scalar, Scalar, Scalar, Scalar], Scalar]
     ) -> _WarpAhead:
         """The loads of a warp, step by step."""
-        now, later = (
-            Buffer(self.names.name(word), tuple(map(index, shape)), self.dtype, scope)
-            for word, shape, scope in (("now", (LANES, *sizes), "warp"), ("next", sizes, "local"))
-        )
+        now = self.names.buffer("now", (LANES, *sizes), self.dtype, "warp")
+        later = self.names.buffer("next", sizes, self.dtype, "local")
         return _WarpAhead(self, dict(zip("ijv", sizes, strict=True)), read, now, later)
 
     # --- scores ---------------------------------------------------------------------------------
@@ -166,7 +153,7 @@ class _QuadWriter(DecodeWriter):
     def _scored(self, scores: Buffer) -> Stmt:
         of = self.of
         turns = of.size(of.depth) // DEEP
-        query = self._narrow("query", (LANES, turns, OCTET), "warp")
+        query = self.names.buffer("query", (LANES, turns, OCTET), self.dtype, "warp")
         sums = self._buffer("sums", (2, 2), "local")
         name, own = quad_mma((turns, OCTET), self.dtype).name, {"h": 2, "p": 2}
 
@@ -191,16 +178,16 @@ class _QuadWriter(DecodeWriter):
                 return Store(scores, (r, here), score)
 
             return seq(
-                self._each(own, lambda half, pair: Store(sums, (half, pair), ZERO)),
+                self.names.each(own, lambda half, pair: Store(sums, (half, pair), ZERO)),
                 Invoke(name, (
                     region_of(keys.now, {0: self.quad * QUADS}, {0: QUADS}),
                     region_of(query, {0: self.near * 2 * QUADS}, {0: 2 * QUADS}),
                     region_of(sums, {}, {}),
                 )),
-                self._each(own, kept),
+                self.names.each(own, kept),
             )  # fmt: skip
 
-        asks = self._each({"c": turns, "v": OCTET}, asked, "vectorized")
+        asks = self.names.each({"c": turns, "v": OCTET}, asked, "vectorized")
         whole = seq(keys.asked(index(0)), asks, keys.over(multiplied))
         return Alloc(keys.later, Alloc(query, Alloc(sums, whole)))
 
@@ -219,7 +206,7 @@ class _QuadWriter(DecodeWriter):
         rows, columns, threads = of.rows, self.of.size(self.of.column), WARPS * LANES
         sets = columns // WIDE
         sums = self._buffer("mine", (sets, OCTET // 2, 2, 2), "local")
-        own = self._narrow("own", (LANES, QUADS), "warp")
+        own = self.names.buffer("own", (LANES, QUADS), self.dtype, "warp")
         mixed = self._buffer("mixed", (WARPS, OCTET, columns), "shared")
         e, every = self.names.var("e"), {"s": sets, "i": OCTET // 2, "h": 2, "p": 2}
 
@@ -238,7 +225,8 @@ class _QuadWriter(DecodeWriter):
 
         def multiplied(step: Scalar) -> Stmt:
             return seq(
-                self._each({"k": QUADS}, lambda k: weighed(step, k)), self._each({"s": sets}, added)
+                self.names.each({"k": QUADS}, lambda k: weighed(step, k)),
+                self.names.each({"s": sets}, added),
             )
 
         def left(s: Scalar, i: Scalar, half: Scalar, pair: Scalar) -> Stmt:
@@ -248,15 +236,15 @@ class _QuadWriter(DecodeWriter):
         place = (e * WARPS + self.warp) * LANES + self.lane
         r, column = place // columns, place % columns
         whole = reduce(Add, [mixed[index(w), r, column] for w in range(WARPS)])
+        turns, many = -(-rows * columns // threads), rows * columns
         written = of.write(r, column, (*told(r), whole))
-        if rows * columns % threads:
-            written = Branch(Lt(place, index(rows * columns)), written, NOTHING)
-        zeros = self._each(every, lambda *at: Store(sums, at, ZERO))
+        written = only_within(written, [(place, turns * threads, many)])
+        zeros = self.names.each(every, lambda *at: Store(sums, at, ZERO))
         body = seq(
             before,
             zeros,
             self.values.over(multiplied),
-            self._each(every, left),
-            For(e, index(-(-rows * columns // threads)), "serial", written),
+            self.names.each(every, left),
+            For(e, index(turns), "serial", written),
         )
         return Alloc(mixed, Alloc(own, Alloc(sums, body)))

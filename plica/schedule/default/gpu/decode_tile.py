@@ -10,8 +10,8 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.schedule.default.gpu.attention_chain import Chain, neighbours
 from plica.schedule.default.gpu.cost import STREAM, ends_of
-from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 
 LANES: Final = 32  # threads of a warp
@@ -77,7 +77,7 @@ class DecodeTile:
     values: KeyLanes
 
 
-def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
+def decode_tile(of: Chain, gpu: Gpu) -> DecodeTile | None:
     """The split of a fold, or None if its rows do not fit into registers, or are many."""
     rows = of.size(*of.rows)
     if rows > ROWS:
@@ -104,7 +104,7 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
     return DecodeTile(-(-rows // chunks), length, ahead, right, values)
 
 
-def decode_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
+def decode_cost(of: Chain, tile: DecodeTile, gpu: Gpu) -> float:
     """Few rows to many keys, read by blocks that have a part of them each, multiplied meanwhile."""
     chunks = -(-of.size(*of.rows) // tile.rows)
     keys = of.size(*of.lots, of.key)

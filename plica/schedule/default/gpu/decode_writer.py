@@ -33,8 +33,6 @@ from plica.ir.loop import (
     Intrinsic,
     Lit,
     Load,
-    Lt,
-    Names,
     Scalar,
     ScalarVar,
     Select,
@@ -48,11 +46,9 @@ from plica.ir.loop import (
 )
 from plica.ir.loop.scalar import Add, And, Eq, Max, Min
 from plica.ir.loop.stages import stages
-from plica.ir.loop.statement import Invoke, LoopKind
+from plica.ir.loop.statement import Invoke
 from plica.ir.type import f32
-from plica.schedule.default.gpu.attention_chain import LEAST
-from plica.schedule.default.gpu.attention_tile import region_of
-from plica.schedule.default.gpu.decode_chain import DecodeChain
+from plica.schedule.default.gpu.attention_chain import LEAST, Chain
 from plica.schedule.default.gpu.decode_tile import (
     FEW_ROWS,
     LANES,
@@ -62,7 +58,14 @@ from plica.schedule.default.gpu.decode_tile import (
     KeyLanes,
     lanes_for,
 )
-from plica.schedule.default.gpu.read_ahead import Guard, ReadAhead, within, written_out
+from plica.schedule.default.gpu.read_ahead import ReadAhead
+from plica.schedule.default.gpu.thread_code import (
+    Guard,
+    ThreadNames,
+    only_within,
+    region_of,
+    within,
+)
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
 ZERO: Final = Lit(0.0, f32)
@@ -93,15 +96,15 @@ class Weighed:
     """Whether each thread computes the weights it needs, without waiting for others."""
 
 
-def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
+def decode_tiles(of: Chain, tile: DecodeTile) -> Stages:
     """The stages as statements of threads: parts of the keys, and what joins them."""
-    return DecodeWriter(of, tile, Names(of.of)).stages()
+    return DecodeWriter(of, tile, ThreadNames(of.of)).stages()
 
 
 class DecodeWriter:
     """Writes the statements; knows the names."""
 
-    def __init__(self, of: DecodeChain, tile: DecodeTile, names: Names) -> None:
+    def __init__(self, of: Chain, tile: DecodeTile, names: ThreadNames) -> None:
         self.of, self.tile, self.names = of, tile, names
         self.count = of.size(*of.rows)
         self.held = tile.rows  # rows that shared memory has room for
@@ -137,12 +140,7 @@ class DecodeWriter:
     # --- words ----------------------------------------------------------------------------------
 
     def _buffer(self, like: str, shape: tuple[int, ...], scope: str) -> Buffer:
-        return Buffer(self.names.name(like), tuple(map(index, shape)), f32, scope)
-
-    def _each(
-        self, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
-    ) -> Stmt:
-        return written_out(self.names, axes, body, kind)
+        return self.names.buffer(like, shape, f32, scope)
 
     def _ahead(
         self,
@@ -213,7 +211,7 @@ class DecodeWriter:
                   of.depth: unit * lanes.near + v}  # fmt: skip
             guards = [(unit, lanes.across * lanes.turns, units),
                       (self._row(r), self.chunks * rows, self.count)]  # fmt: skip
-            return Store(query, (r, c, v), within(of.left, at, guards))
+            return Store(query, (r, c, v), within(substitute(of.left, at), guards))
 
         def product(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             at = (self.lane, u * rows + r)
@@ -226,18 +224,18 @@ class DecodeWriter:
         own = {"u": ahead, "r": rows}
         deep = {"c": lanes.turns, "v": lanes.near}
         step = seq(
-            self._each(own, lambda u, r: seq(
+            self.names.each(own, lambda u, r: seq(
                 Store(products, (self.lane, u * rows + r), ZERO),
                 Store(totals, (u * rows + r,), ZERO))),
-            self._each({**own, **deep}, product),
+            self.names.each({**own, **deep}, product),
             Invoke(lanes_sum(lanes.across, ahead * rows).name, (
                 region_of(products, {0: self.lane // lanes.across * lanes.across},
                           {0: lanes.across}),
                 region_of(totals, {}, {}))),
-            Branch(Eq(self.lane % lanes.across, index(0)), self._each(own, kept), NOTHING),
+            Branch(Eq(self.lane % lanes.across, index(0)), self.names.each(own, kept), NOTHING),
         )  # fmt: skip
         step = allocated(step, (totals, products))
-        asks = self._each({"r": rows, **deep}, asked, "vectorized")
+        asks = self.names.each({"r": rows, **deep}, asked, "vectorized")
         return Alloc(query, keys.over(turn, tile.keys // (ahead * lanes.beside), asks, step))
 
     def _held_at(self, here: Scalar) -> dict[Term, Term]:
@@ -261,15 +259,8 @@ class DecodeWriter:
             return product if isinstance(node, Load) and node.buffer is of.held else node
 
         score = substitute(map_bottom_up(told, of.score), places)
-        tests: list[Scalar] = [
-            Lt(place, index(size))
-            for place, reach, size in (
-                (key, self.parts * self.tile.keys, of.size(of.key)),
-                (row, self.chunks * self.tile.rows, self.count),
-            )
-            if reach > size
-        ]
-        return Select(reduce(And, tests), score, LEAST) if tests else score
+        keys = (key, self.parts * self.tile.keys, of.size(of.key))
+        return within(score, [keys, (row, self.chunks * self.tile.rows, self.count)], LEAST)
 
     def _weighed(self, of: Weighed) -> Stmt:
         """The greatest of some scores, the sum of their exponentials and a weighted sum."""
@@ -284,16 +275,18 @@ class DecodeWriter:
         n, m = self.names.var("n"), self.names.var("n")
         everyone = n * LANES + lane
         mine = (m * WARPS + self.warp) * LANES + lane
+        reach = -(-of.count // LANES) * LANES
+        beyond = [(mine, turns * WARPS * LANES, of.count)]
 
         def greatest(r: Scalar) -> Stmt:
-            score = self._within(of, everyone, LANES, of.score(r, everyone), LEAST)
+            score = within(of.score(r, everyone), [(everyone, reach, of.count)], LEAST)
             return Store(held, (lane, r), Max(held[lane, r], score))
 
         def shared(r: Scalar) -> Stmt:
-            score = self._within(of, mine, WARPS * LANES, of.score(r, mine), LEAST)
+            score = within(of.score(r, mine), beyond, LEAST)
             weight = shares[r, mine]
             if of.one is not None:
-                weight = self._within(of, mine, WARPS * LANES, of.one(mine), ZERO) * weight
+                weight = within(of.one(mine), beyond, ZERO) * weight
             if of.again:
                 return Store(own, (lane, r), own[lane, r] + _share(score, top[r]))
             return seq(
@@ -306,28 +299,22 @@ class DecodeWriter:
 
         first = Eq(lane, index(0))
         body = seq(
-            self._each({"r": rows}, lambda r: seq(
+            self.names.each({"r": rows}, lambda r: seq(
                 Store(held, (lane, r), LEAST), Store(top, (r,), LEAST),
                 Store(own, (lane, r), ZERO), Store(total, (r,), ZERO))),
-            For(n, index(-(-of.count // LANES)), "serial", self._each({"r": rows}, greatest)),
+            For(n, index(reach // LANES), "serial", self.names.each({"r": rows}, greatest)),
             Invoke(lanes_max(LANES, rows).name, (region_of(held, {}, {}), region_of(top, {}, {}))),
-            For(m, index(turns), "serial", self._each({"r": rows}, shared)),
+            For(m, index(turns), "serial", self.names.each({"r": rows}, shared)),
             Invoke(lanes_sum(LANES, rows).name, (region_of(own, {}, {}), region_of(total, {}, {}))),
-            Branch(first, self._each({"r": rows}, told), NOTHING),
+            Branch(first, self.names.each({"r": rows}, told), NOTHING),
             Branch(And(Eq(self.warp, index(0)), first),
-                   self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
+                   self.names.each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
         )  # fmt: skip
         body = self._mixed(of, None if of.again else shares, top, lambda r: (
             tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)])), body)  # fmt: skip
         return allocated(
             body, (tops, totals, *([] if of.again else [shares]), own, held, total, top)
         )
-
-    def _within(
-        self, of: Weighed, place: Scalar, step: int, value: Scalar, beyond: Scalar
-    ) -> Scalar:
-        """A value at a place that may be beyond the last."""
-        return value if of.count % step == 0 else Select(Lt(place, index(of.count)), value, beyond)
 
     def _mixed(
         self,
@@ -360,8 +347,8 @@ class DecodeWriter:
             return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values.value(turn, u, c, v))
 
         step = Alloc(share, seq(
-            self._each({"u": ahead, "r": rows}, weighed),
-            self._each({"u": ahead, "r": rows, **deep}, added),
+            self.names.each({"u": ahead, "r": rows}, weighed),
+            self.names.each({"u": ahead, "r": rows, **deep}, added),
         ))  # fmt: skip
         group = self.warp * (LANES // lanes.across) + self.lane // lanes.across
         near = self.lane % lanes.across
@@ -371,16 +358,16 @@ class DecodeWriter:
         unit = column // lanes.near
         spot = (r, unit // lanes.across, unit % lanes.across, column % lanes.near)
         whole = reduce(Add, [mixed[index(g), *spot] for g in range(groups)])
+        turns, many = -(-rows * columns // threads), rows * columns
         written = of.write(r, column, (*told(r), whole))
-        if rows * columns % threads:
-            written = Branch(Lt(place, index(rows * columns)), written, NOTHING)
-        zeros = self._each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO))
+        written = only_within(written, [(place, turns * threads, many)])
+        zeros = self.names.each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO))
         body = seq(
             values.over(turn, of.count // (ahead * lanes.beside), seq(before, zeros), step),
-            self._each({"r": rows, **deep},
+            self.names.each({"r": rows, **deep},
                        lambda r, c, v: Store(mixed, (group, r, c, near, v), sums[r, c, v]),
                        "vectorized"),
-            For(e, index(-(-rows * columns // threads)), "serial", written),
+            For(e, index(turns), "serial", written),
         )  # fmt: skip
         return Alloc(mixed, Alloc(sums, body))
 
@@ -397,9 +384,7 @@ class DecodeWriter:
                 Branch(Eq(column, index(0)),
                        seq(Store(self.tops, at, top), Store(self.sums, at, total)), NOTHING),
             )  # fmt: skip
-        if self.chunks * self.tile.rows > self.count:
-            whole = Branch(Lt(row, index(self.count)), whole, NOTHING)
-        return whole
+        return only_within(whole, [(row, self.chunks * self.tile.rows, self.count)])
 
     def _stored(
         self, lots: Mapping[Term, Term], row: Scalar, column: Scalar, triple: tuple[Scalar, ...]
@@ -436,8 +421,7 @@ class DecodeWriter:
         lot, row = block // self.count, block % self.count
 
         def known(part: Scalar, value: Scalar, beyond: Scalar) -> Scalar:
-            told = Lt(part, index(self.parts))
-            return value if count == self.parts else Select(told, value, beyond)
+            return within(value, [(part, count, self.parts)], beyond)
 
         column = self.names.var("j")
         var = self.names.var("p")

@@ -38,8 +38,8 @@ from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import computed_there
 from plica.schedule.default.gpu.row_passes import lies_along
-from plica.schedule.default.gpu.row_place import digits, flattened
 from plica.schedule.default.gpu.shape import BlockStage
+from plica.schedule.default.gpu.thread_code import digits, flattened
 from plica.schedule.do import Body, do
 
 TURNS: Final = 2  # the vectors in flight per thread, if there are enough for all threads

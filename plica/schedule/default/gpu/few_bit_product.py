@@ -13,7 +13,6 @@ terms are in memory order, equal for both operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd, prod
 from typing import Final
@@ -24,28 +23,16 @@ from plica.analysis.enclosing import simple
 from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Names, Stages, stages, with_element
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Branch,
-    For,
-    Invoke,
-    LoopKind,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-)
+from plica.ir.loop.stages import Stages, stages, with_element
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, Stmt, Store, allocated, seq
 from plica.ir.type import DType, f32, i32, u8
 from plica.schedule.default.few_bits import FewBits, few_bits
-from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.cost import ENDS, STREAM
 from plica.schedule.default.gpu.decode_tile import LANES
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.narrow_read import NARROW
-from plica.schedule.default.gpu.read_ahead import written_out
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.thread_code import ThreadNames, region_of
 from plica.schedule.default.gpu.warp_meaning import quad_mma, restored
 
 MOST_ROWS: Final = 16
@@ -115,7 +102,7 @@ class _FewBitWriter:
     """Writes the statements; knows the names, and which words a thread has."""
 
     def __init__(self, of: FewBits, source: Stages, tile: FewBitTile) -> None:
-        self.of, self.tile, self.names = of, tile, Names(source, *of.whole.inputs)
+        self.of, self.tile, self.names = of, tile, ThreadNames(source, *of.whole.inputs)
         self.lane, self.warp, self.block, self.turn = map(self.names.var, ("t", "w", "b", "n"))
         self.rows, groups, self.held, self.several = of.sizes
         words = groups * self.held
@@ -137,10 +124,10 @@ class _FewBitWriter:
         parts = self._buffer("parts", (self.tile.warps, TILE, self.wide * OCTET), f32, "shared")
         full, rest = divmod(self.units, self.beside)
         body = seq(
-            self._each(self._squares, lambda j, h, p: Store(self.sums, (j, h, p), _ZERO)),
+            self.names.each(self._squares, lambda j, h, p: Store(self.sums, (j, h, p), _ZERO)),
             For(self.turn, sc.index(full), "serial", self._step(self.turn)) if full else NOTHING,
             self._step(sc.index(full), last=True) if rest else NOTHING,
-            self._each(self._squares, lambda j, h, p: Store(
+            self.names.each(self._squares, lambda j, h, p: Store(
                 parts,
                 (self.warp, h * OCTET + self.lane // QUADS,
                  j * OCTET + self.lane % QUADS * 2 + p),
@@ -173,11 +160,6 @@ class _FewBitWriter:
 
     def _buffer(self, like: str, shape: tuple[int, ...], dtype: DType, scope: str) -> sc.Buffer:
         return sc.Buffer(self.names.name(like), tuple(map(sc.index, shape)), dtype, scope)
-
-    def _each(
-        self, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
-    ) -> Stmt:
-        return written_out(self.names, axes, body, kind)
 
     def _row(self, half: sc.Scalar) -> sc.Scalar:
         """The row of the weight that a thread reads, or the last one."""
@@ -267,18 +249,18 @@ class _FewBitWriter:
 
             beside = min(self.several, WIDE // of.dtype.bytes)
             body = seq(
-                self._each({"h": 2}, taken),
-                self._each({"j": self.wide, "e": self.several // beside, "v": beside}, read,
+                self.names.each({"h": 2}, taken),
+                self.names.each({"j": self.wide, "e": self.several // beside, "v": beside}, read,
                            "vectorized"),
-                self._each({"j": self.wide, "h": 2, "p": self.several // 2}, paired),
-                self._each({"j": self.wide}, added),
+                self.names.each({"j": self.wide, "h": 2, "p": self.several // 2}, paired),
+                self.names.each({"j": self.wide}, added),
             )  # fmt: skip
             return allocated(body, (left, data, right))
 
         step = seq(
-            self._each({"u": self.tile.ahead, "h": 2, "v": near}, fetched, "vectorized"),
-            self._each({"u": self.tile.ahead, "h": 2, "s": shares}, scaled),
-            self._each({"u": self.tile.ahead, "w": near}, multiplied),
+            self.names.each({"u": self.tile.ahead, "h": 2, "v": near}, fetched, "vectorized"),
+            self.names.each({"u": self.tile.ahead, "h": 2, "s": shares}, scaled),
+            self.names.each({"u": self.tile.ahead, "w": near}, multiplied),
         )
         return allocated(step, (words, scales, zeros))
 

@@ -35,9 +35,8 @@ from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, row_plan
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import OneFold, one_fold
 from plica.schedule.default.gpu.row import SHORTEST
-from plica.schedule.default.gpu.row_passes import lies_along, reads_inside
-from plica.schedule.default.gpu.row_place import digits, flattened
-from plica.schedule.default.gpu.split_reduction import is_along
+from plica.schedule.default.gpu.row_passes import is_along, lies_along, reads_inside
+from plica.schedule.default.gpu.thread_code import digits, flattened
 
 TERMS: Final = "terms"
 TOTAL: Final = "total"

@@ -25,8 +25,8 @@ from plica.ir.type import f32, known
 from plica.schedule.default.gpu.cost import ENDS, STREAM
 from plica.schedule.default.gpu.fold_form import TERMS, TOTAL
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.row_place import digits, flattened
-from plica.schedule.default.gpu.split_reduction import is_along
+from plica.schedule.default.gpu.row_passes import is_along
+from plica.schedule.default.gpu.thread_code import digits, flattened
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.online_softmax import folds_and_last
 
@@ -107,7 +107,9 @@ def gate_folds(of: Gates) -> Stages:
     names, out, k = Names(of.of), of.out, of.term
     j, g = names.var("j"), names.var("g")
     sizes = {axis: known(size) or 0 for axis, size in zip(out.axes, out.out.shape, strict=True)}
-    there = {axis: sc.index(0) for axis in out.axes} | digits(out.axes, sizes, j)
+    there = {axis: sc.index(0) for axis in out.axes} | digits(
+        [axis for axis in out.axes if sizes[axis] != 1], sizes, j
+    )
     extents = {j: sc.index(of.elements), k: sc.index(of.count), g: sc.index(len(of.sums))}
 
     def term(side: sc.Load) -> Each:

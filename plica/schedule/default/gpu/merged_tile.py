@@ -38,14 +38,8 @@ from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.type import i32, i64, known
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.shared_run import (
-    FIRST,
-    RunPair,
-    SharedRuns,
-    axes_of,
-    compared_as,
-    halving,
-)
+from plica.schedule.default.gpu.shared_run import FIRST, RunPair, SharedRuns, compared_as, halving
+from plica.schedule.default.gpu.thread_code import axes_of
 from plica.schedule.default.merging import runs_of
 
 OWN: Final = 16  # outputs per thread

@@ -14,54 +14,24 @@ same registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Final
 
 from attrs import field, frozen
 
 from plica.core import Term, map_top_down, substitute
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Lit,
-    Load,
-    Lt,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
-from plica.ir.loop.stages import Names
+from plica.ir.loop.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store, allocated, seq
-from plica.schedule.default.gpu.attention_tile import nest
-from plica.schedule.default.gpu.decode_chain import along
-
-Guard = tuple[Scalar, int, int]  # a place, how far it reaches, and how far it may
+from plica.schedule.default.gpu.attention_chain import along
+from plica.schedule.default.gpu.thread_code import Guard, ThreadNames, within
 
 AXES: Final = ("u", "c", "v")  # keys of a thread, iterations of a row, and contiguous elements
-
-
-def within(of: Scalar, at: Mapping[Term, Term], guards: list[Guard]) -> Scalar:
-    """An element of an operand; 0 if an index that may overshoot is out of bounds."""
-    scalar = substitute(of, at)
-    tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
-    zero = Lit(0, dtype_of(of))
-    return Select(reduce(And, tests), scalar, zero) if tests else scalar
-
-
-def written_out(
-    names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
-) -> Stmt:
-    """A nest of loops that are written out; the last is of a kind."""
-    return nest(names, axes, body, kind, around="unrolled")
 
 
 @frozen(eq=False)
 class ReadAhead:
     """A side of which a thread has some vectors at a time."""
 
-    names: Names
+    names: ThreadNames
     side: Scalar
     axis: ScalarVar
     sizes: tuple[int, int, int]
@@ -81,8 +51,7 @@ class ReadAhead:
         return list(dict.fromkeys(along(self.side, self.axis)))
 
     def _held(self, word: str, load: Load) -> Buffer:
-        sizes = tuple(map(index, self.sizes))
-        return Buffer(self.names.name(word), sizes, load.buffer.dtype, "local")
+        return self.names.buffer(word, self.sizes, load.buffer.dtype, "local")
 
     def value(self, step: Scalar, u: Scalar, c: Scalar, v: Scalar) -> Scalar:
         """An element of the operand, computed from the loaded data."""
@@ -107,7 +76,8 @@ class ReadAhead:
 
     def _reads(self, load: Load, step: Scalar) -> Callable[..., Stmt]:
         def read(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            element = within(load, self.at(step, u, c, v), self.guards(step, u, c))
+            there = substitute(load, self.at(step, u, c, v))
+            element = within(there, self.guards(step, u, c))
             return Store(self.next[load], (u, c, v), element)
 
         return read
@@ -119,4 +89,4 @@ class ReadAhead:
         ])  # fmt: skip
 
     def _nest(self, body: Callable[..., Stmt], kind: LoopKind = "unrolled") -> Stmt:
-        return written_out(self.names, dict(zip(AXES, self.sizes, strict=True)), body, kind)
+        return self.names.each(dict(zip(AXES, self.sizes, strict=True)), body, kind)

@@ -29,6 +29,7 @@ from math import prod
 from attrs import evolve, frozen
 
 from plica.analysis.constant_bound import interval
+from plica.analysis.index import EMPTY, can_prove
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
@@ -269,6 +270,17 @@ def lies_along(
     return [(i, n) for i, n in extents if n != 1] == wide
 
 
+def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
+    """Whether a load that depends on an axis is contiguous along it."""
+    if axis not in free_vars(of):
+        return True
+    *others, last = of.indices
+    if any(axis in free_vars(scalar) for scalar in others):
+        return False
+    after = substitute(last, {axis: axis + 1})
+    return can_prove(sc.Eq(after, last + 1), EMPTY)
+
+
 def reads_inside(load: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     """Whether a place is inside of its buffer for all numbers of some axes, so that it may be read
     where a choice would not."""
@@ -293,5 +305,6 @@ def _kept(
 
 
 __all__ = [
-    "HeldTerm", "RowPass", "RowPasses", "holding_terms", "lies_along", "reads_inside", "row_passes",
+    "HeldTerm", "RowPass", "RowPasses", "holding_terms", "is_along", "lies_along", "reads_inside",
+    "row_passes",
 ]  # fmt: skip

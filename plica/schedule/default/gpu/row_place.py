@@ -10,9 +10,8 @@ Values uniform in a row (its mean, its scale) are computed once per thread. Pass
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 
 from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
 from plica.ir.loop import scalar as sc
@@ -23,6 +22,7 @@ from plica.ir.type import DType, known
 from plica.schedule.default.gpu.machine import WIDE
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
+from plica.schedule.default.gpu.thread_code import digits, flattened
 
 
 class RowPlaces:
@@ -97,7 +97,8 @@ class RowPlaces:
         return self.cut.group * self.cut.near
 
     def _digits(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> dict[Term, Term]:
-        return digits(axes, self.found.sizes, number)
+        sizes = self.found.sizes
+        return digits([axis for axis in axes if sizes[axis] != 1], sizes, number)
 
     def _local(self, word: str, count: int, like: sc.Load) -> sc.Buffer:
         return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
@@ -347,24 +348,7 @@ class RowPlaces:
         return substitute(held, {**self._at(of, u, v), self.near: v})
 
 
-def digits(
-    axes: Sequence[sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int], number: sc.Scalar
-) -> dict[Term, Term]:
-    """Where along some axes the place of a number is."""
-    found: dict[Term, Term] = {}
-    axes = [var for var in axes if sizes[var] != 1]
-    for axis in reversed(axes):
-        found[axis] = number if axis is axes[0] else number % sizes[axis]
-        number = number // sizes[axis]
-    return found
-
-
 def _number(of: Term) -> sc.Scalar:
     """A place along an axis."""
     assert isinstance(of, sc.Scalar)
     return of
-
-
-def flattened(of: sc.Buffer) -> sc.Buffer:
-    """A buffer with one axis."""
-    return sc.Buffer(of.name, (sc.index(prod([known(n) or 0 for n in of.shape])),), of.dtype)

@@ -18,10 +18,10 @@ from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.type import bf16, f16, f32, f64
-from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.row_cut import Lot
 from plica.schedule.default.gpu.row_passes import RowPass
 from plica.schedule.default.gpu.row_place import RowPlaces
+from plica.schedule.default.gpu.thread_code import block_launch
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]  # the terms to join, by index

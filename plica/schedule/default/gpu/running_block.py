@@ -43,8 +43,8 @@ from plica.ir.loop.statement import (
     seq,
 )
 from plica.ir.type import known
-from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
+from plica.schedule.default.gpu.thread_code import block_launch
 
 NEIGHBOURS: Final = 8  # places along a row that a thread has
 GROUP: Final = 16  # threads whose parts one adds up: a block has this many such groups at most

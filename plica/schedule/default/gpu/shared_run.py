@@ -10,7 +10,7 @@ is in registers. Its elements are padded by one, to avoid bank conflicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 
 from attrs import frozen
@@ -183,13 +183,4 @@ def compared_as(of: DType) -> DType:
     return f32 if of.is_float else i32
 
 
-def axes_of(number: sc.Scalar, counts: Sequence[int]) -> tuple[sc.Scalar, ...]:
-    """The places along axes of a place that is counted through all of them."""
-    scalars: list[sc.Scalar] = []
-    for size in reversed(counts):
-        scalars.insert(0, number % size)
-        number = number // size
-    return tuple(scalars)
-
-
-__all__ = ["RunPair", "SharedRuns", "axes_of", "compared_as", "halving"]
+__all__ = ["RunPair", "SharedRuns", "compared_as", "halving"]

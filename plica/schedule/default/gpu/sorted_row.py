@@ -36,7 +36,8 @@ from plica.ir.op.order import is_before, last_of
 from plica.ir.type import i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
-from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, axes_of, compared_as
+from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, compared_as
+from plica.schedule.default.gpu.thread_code import axes_of
 
 OWN: Final = 16  # neighbours that a thread has, at most
 LEAST_THREADS: Final = 128  # threads of a block: rows that have fewer share it

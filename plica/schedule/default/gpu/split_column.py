@@ -28,12 +28,12 @@ from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
 from plica.ir.type import f32, f64, known
-from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, vector_lanes
 from plica.schedule.default.gpu.row_block import keeps_well
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
+from plica.schedule.default.gpu.thread_code import block_launch
 
 FOLDING: Final = 4  # folding blocks per processor: the second launch joins their results
 WRITING: Final = 16  # writing blocks: two rounds of concurrent ones

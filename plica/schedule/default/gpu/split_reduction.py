@@ -25,13 +25,13 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.analysis.index import EMPTY, can_prove
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import MEANING, Each, Names, Stage, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.row_passes import is_along
 
 BLOCKS: Final = 8  # blocks of threads that a processor has under way
 LEAST: Final = {True: 1024, False: 64}
@@ -135,14 +135,3 @@ def even_cut(size: int, most: int) -> tuple[int, int]:
     even = next((n for n in range(most, most // 2, -1) if n > 1 and size % n == 0), 0)
     length = size // even if even else -(-size // max(1, most))
     return -(-size // length), length
-
-
-def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
-    """Whether a load that depends on an axis is contiguous along it."""
-    if axis not in free_vars(of):
-        return True
-    *others, last = of.indices
-    if any(axis in free_vars(scalar) for scalar in others):
-        return False
-    after = substitute(last, {axis: axis + 1})
-    return can_prove(sc.Eq(after, last + 1), EMPTY)

@@ -202,7 +202,7 @@ def test_heads_that_share_keys_are_rows_below_one_another(mask: Mask) -> None:
     sizes: Sizes = (8, 5, 50, 32, 24)
     inputs = drawn(sizes, 0, mask, f16, 4)
     apart, below = narrow_chains(attention(sizes, mask, f16, 4))
-    assert [(each.size(each.row), each.size(*each.batch)) for each in (apart, below)] == [
+    assert [(each.size(each.row), each.size(*each.lots)) for each in (apart, below)] == [
         (5, 8), (20, 2),
     ]  # fmt: skip
     found = np.full((8, 5, 24), np.nan, np.float16)

@@ -12,12 +12,12 @@ from plica.ir.contract import reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.schedule.default.gpu.attention_form import in_key_parts, shared_keys
 from plica.schedule.default.gpu.attention_parts import attention_parts, part_tile
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.decode_quad import quad_parts, quad_tile
 from plica.schedule.default.gpu.decode_tile import decode_tile, lanes_for
 from plica.schedule.default.gpu.decode_writer import decode_tiles
-from plica.schedule.default.gpu.key_parts import in_key_parts, shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run as emulated
