@@ -132,10 +132,7 @@ def unbound(block: st.Block) -> st.Block:
 
     Facts about the unbound block are computed once, whatever loops enclose it later.
     """
-    fields = [getattr(block, name) for name in st.Block._fields]
-    fields[st.Block._fields.index("bindings")] = (ZERO,) * len(block.vars)
-    fields[st.Block._fields.index("predicate")] = st.TRUE
-    return st.Block(*fields)
+    return evolve(block, bindings=(ZERO,) * len(block.vars), predicate=st.TRUE)
 
 
 def inside(block: st.Block) -> tuple[Access, ...]:

@@ -12,7 +12,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -456,30 +456,24 @@ def _quotients(of: sc.Scalar) -> list[Polynomial]:
     ]
 
 
+def _common(rest: Polynomial, fact: Polynomial) -> Iterator[int]:
+    """For each common term how often a fact can be subtracted until it vanishes, or 0."""
+    for key, (_, count) in fact.items():
+        if key and key in rest:
+            often, odd = divmod(rest[key][1], count) if count else (0, 0)
+            yield 0 if odd else max(0, often)
+
+
 def _most_times(rest: Polynomial, fact: Polynomial) -> int:
     """How often a fact can be subtracted until the last common term vanishes."""
-    found = 0
-    for key, (_, count) in fact.items():
-        left = rest[key][1] if key and key in rest else 0
-        if count and left % count == 0:
-            found = max(found, left // count)
-    return found
+    return max(_common(rest, fact), default=0)
 
 
 def _least_times(rest: Polynomial, fact: Polynomial) -> int:
     """How often a fact can be subtracted until the first common term vanishes."""
-    found = 0
-    for key, (_, count) in fact.items():
-        left = rest[key][1] if key and key in rest else 0
-        if count and left % count == 0 and left // count > 0:
-            found = min(found or left // count, left // count)
-    return found
+    return min(filter(None, _common(rest, fact)), default=0)
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:
     """How often a fact can be subtracted so that a term of the rest vanishes."""
-    for key, (_, count) in fact.items():
-        if key and key in rest:
-            left = rest[key][1]
-            return left // count if count and left % count == 0 and left // count > 0 else 0
-    return 0
+    return next(_common(rest, fact), 0)

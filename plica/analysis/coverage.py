@@ -104,14 +104,14 @@ def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
 
 def _write(store: Access, values: dict[Term, Scalar], inner: Inner, predicate: Scalar) -> Write:
     """A store of a block in terms of loops."""
-    loops = [*inner, *[(var, substituted(size, values)) for var, size in store.inner]]
+    loops = [*inner, *[(var, substitute(size, values)) for var, size in store.inner]]
     places: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(store.starts, store.extents, strict=True)):
         assert start is not None
-        place = substituted(start, values)
+        place = substitute(start, values)
         if known(extent) != 1:
             offset = ScalarVar(Name("an offset", number), i64)
-            loops.append((offset, substituted(extent, values)))
+            loops.append((offset, substitute(extent, values)))
             place = place + offset
         places.append(place)
     return Write(tuple(places), tuple(loops), () if predicate is TRUE else (predicate,))
@@ -212,7 +212,7 @@ def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Conte
             tuple([each for each in context.ranges if each.var not in point]),
             tuple([substitute(fact, point) for fact in context.facts]),
         )
-        if not _reached_by_one(writes, tuple([substituted(term, point) for term in element]), here):
+        if not _reached_by_one(writes, tuple([substitute(term, point) for term in element]), here):
             return False
     return True
 
@@ -236,12 +236,12 @@ def _conditions(
     """What must hold for a guess to be an iteration that writes the element."""
     found: dict[Term, sc.Scalar] = {var: guess.get(var, sc.Lit(0, i64)) for var, _ in write.loops}
     for place, wanted in zip(write.indices, element, strict=True):
-        yield sc.Eq(substituted(place, found), wanted)
+        yield sc.Eq(substitute(place, found), wanted)
     for var, extent in write.loops:
         yield sc.Le(sc.index(0), found[var])
-        yield sc.Lt(found[var], substituted(extent, found))
+        yield sc.Lt(found[var], substitute(extent, found))
     for guard in write.guards:
-        yield substituted(guard, found)
+        yield substitute(guard, found)
 
 
 def _solve(
@@ -278,7 +278,7 @@ def _solve(
 def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.Scalar]:
     """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
     zero: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in write.loops}
-    begins = [substituted(place, zero) for place in write.indices]
+    begins = [substitute(place, zero) for place in write.indices]
     offsets = [
         simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
     ]
@@ -288,11 +288,6 @@ def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.S
     places = iteration_map(telling, tuple(offsets), tuple([sc.index(1)] * len(offsets)))
     values = [simple(w - b, context) for w, b in zip(element, begins, strict=True)]
     return dict(places.recovered(tuple(values)).items())
-
-
-def substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    """A term with values for its variables; itself where it has none of them."""
-    return term if free_vars(term).isdisjoint(values) else substitute(term, values)
 
 
 def proved(condition: sc.Scalar, context: Context) -> bool:

@@ -25,12 +25,13 @@ from attrs import frozen
 from plica.analysis.access import Access, accesses
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY
+from plica.analysis.index.context import conjunction
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.region import block_boxes
 from plica.analysis.site import Site
 from plica.core import Name, free_vars
-from plica.ir.loop.scalar import And, Buffer, Scalar, ScalarVar
-from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, statements, substatements
 from plica.ir.type import dim_var, i64, known
 from plica.runtime.late import lazy_imports
 
@@ -166,9 +167,7 @@ def _mentions(access: IndexedAccess, var: ScalarVar) -> bool:
 
 def indexed(access: Access, around: tuple[For, ...]) -> IndexedAccess:
     """An access with its index expressions, in the context of loops and predicates around it."""
-    context = EMPTY
-    for var, extent in (*[(loop.var, loop.extent) for loop in around], *access.inner):
-        context = context.loop(var, extent)
+    context = EMPTY.loops((*[(loop.var, loop.extent) for loop in around], *access.inner))
     places: list[Scalar] | None = []
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
         if start is None or places is None:
@@ -217,16 +216,10 @@ def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Sca
     loops = [each for each in loops if each[0] in free]
     if loop.var not in free:
         return None
-    predicate: Scalar = TRUE
-    for fact in access.facts:
-        if free_vars(fact).isdisjoint(free):
-            continue
-        predicate = fact if predicate is TRUE else And(predicate, fact)
+    predicate = conjunction([fact for fact in access.facts if not free_vars(fact).isdisjoint(free)])
     inverse = _inverted(loop.var, loops, bindings, values, predicate)
     if inverse is None:  # simplified, nested quotients and remainders may be invertible
-        context = EMPTY
-        for var, extent in loops:
-            context = context.loop(var, extent)
+        context = EMPTY.loops(loops)
         plain = [simple(binding, context) for binding in bindings]
         if plain != bindings:
             inverse = _inverted(loop.var, loops, plain, values, predicate)
@@ -247,10 +240,4 @@ def _inverted(
 
 def is_private(loop: For, buffer: Buffer) -> bool:
     """Whether a buffer is allocated inside a loop."""
-    stack: list[Stmt] = [loop.body]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Alloc) and stmt.buffer is buffer:
-            return True
-        stack.extend(substatements(stmt))
-    return False
+    return any(isinstance(s, Alloc) and s.buffer is buffer for s in statements(loop.body))

@@ -28,8 +28,7 @@ def context_of(above: Above) -> Context:
                 context = context.loop(var, extent)
             case Block():
                 context = context.where(stmt.predicate)
-                for var, extent in zip(stmt.vars, stmt.extents, strict=True):
-                    context = context.loop(var, extent)
+                context = context.loops(zip(stmt.vars, stmt.extents, strict=True))
             case Branch(condition):
                 context = context.where(condition) if position == 0 else context.unless(condition)
             case _:

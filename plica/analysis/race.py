@@ -38,7 +38,7 @@ from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import conflicts
 from plica.core import Term, free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select, row_of
-from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
+from plica.ir.loop.statement import Block, For, Kernel, Stmt, statements, substatements
 from plica.ir.type import evaluate
 
 Numbers = NDArray[np.int64]
@@ -76,7 +76,7 @@ def races(kernel: Kernel) -> tuple[Race, ...]:
     While blocks exist, a buffer used in only one loop counts as private to each iteration: it is
     allocated there when blocks are lowered to loops.
     """
-    every = _statements(kernel.body)
+    every = list(statements(kernel.body))
     has_blocks = any(isinstance(each, Block) for each in every)
     found: list[Race] = []
     for loop in every:
@@ -94,19 +94,9 @@ def races(kernel: Kernel) -> tuple[Race, ...]:
     return tuple(found)
 
 
-def _statements(root: Stmt) -> list[Stmt]:
-    statements: list[Stmt] = []
-    stack = [root]
-    while stack:
-        stmt = stack.pop()
-        statements.append(stmt)
-        stack.extend(reversed(substatements(stmt)))
-    return statements
-
-
 def _is_seen_outside(every: list[Stmt], loop: For, buffer: Buffer) -> bool:
     """Whether a statement outside of a loop touches a buffer."""
-    inside = set(_statements(loop))
+    inside = set(statements(loop))
     alone = [each for each in every if each not in inside and not substatements(each)]
     return any(buffer in free_vars(statement) for statement in alone)
 

@@ -168,7 +168,7 @@ def relaxed(
     access: Access, values: Mapping[Term, sc.Scalar], inner: Inner, context: Context = EMPTY
 ) -> Box:
     """The box of an access over all points of some loops, where variables have these values."""
-    sizes = dict(inner) | {var: _substituted(extent, values) for var, extent in access.inner}
+    sizes = dict(inner) | {var: substitute(extent, values) for var, extent in access.inner}
     starts: list[sc.Scalar] = []
     extents: list[sc.Scalar] = []
     exact = True
@@ -176,11 +176,11 @@ def relaxed(
     for start, extent, size in triples:
         ends = None
         if start is not None:
-            place = _substituted(start, values)
+            place = substitute(start, values)
             ends = ends_of(place, sizes)
             if ends is None or not ends.exact:  # a digit may be that of some loops alone
-                ends = ends_of(simple(place, _within(context, sizes)), sizes) or ends
-        wide = _substituted(extent, values)
+                ends = ends_of(simple(place, context.loops(sizes.items())), sizes) or ends
+        wide = substitute(extent, values)
         if ends is None or not free_vars(wide).isdisjoint(sizes):
             starts.append(ZERO)
             extents.append(size)
@@ -190,12 +190,6 @@ def relaxed(
         extents.append(simple(ends.high - ends.low + wide, context))
         exact = exact and ends.exact
     return Box(access.buffer, tuple(starts), tuple(extents), exact)
-
-
-def _within(context: Context, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Context:
-    for var, size in sizes.items():
-        context = context.loop(var, size)
-    return context
 
 
 def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:
@@ -398,9 +392,3 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
     if can_prove(sc.Le(a, b), context):
         return True
     return False if can_prove(sc.Le(b, a), context) else None
-
-
-def _substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    if not (mine := {var: values[var] for var in free_vars(term) if var in values}):
-        return term
-    return substitute(term, mine)

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from plica.analysis.statement import with_substatements
 from plica.core import Name, Term, fold_into, fresh, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
@@ -147,17 +148,13 @@ def _part(parts: Mapping[st.Stmt, Part], stmt: st.Stmt) -> Part:
     found = Part({}, {}, {}, [], set())
     around = found.around
     for each, inside in _chain(stmt):
+        found.names.update(_bound_names(each))
         if isinstance(each, st.For):
             found.loops[each.var] = each
-            found.names.add(each.var.name)
         elif isinstance(each, st.Block):
             found.blocks[each.label] = each
-            found.names.update([var.name for var in each.vars])
         elif isinstance(each, st.Alloc):
             found.buffers.append(each.buffer)
-            found.names.add(each.buffer.name)
-        elif isinstance(each, st.Bind):
-            found.names.add(each.var.name)
         for position, below in enumerate(inside):
             if below.__class__ is not st.Store:
                 around[below] = each, position
@@ -190,28 +187,9 @@ def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
 
 def with_inside(stmt: st.Stmt, position: int, new: st.Stmt) -> st.Stmt:
     """The statement with another one at a place of `substatements`."""
-    match stmt:
-        case st.Seq(stmts):
-            return st.seq(*stmts[:position], new, *stmts[position + 1 :])
-        case st.For(var, extent, kind, _, annotations):
-            return st.For(var, extent, kind, new, annotations)
-        case st.Block():
-            init, body = stmt.init, stmt.body
-            if init is not None and position == 0:
-                init = cast(Any, new)
-            else:
-                body = new
-            return with_parts(stmt, init=init, body=body)
-        case st.Branch(condition, then, orelse):
-            return st.Branch(condition, *((new, orelse) if position == 0 else (then, new)))
-        case st.Alloc(buffer, _):
-            return st.Alloc(buffer, new)
-        case st.Bind(var, value, _):
-            return st.Bind(var, value, new)
-        case st.While(condition, _):
-            return st.While(condition, new)
-        case _:
-            raise AssertionError(f"{type(stmt).__name__} has nothing inside.")
+    parts = st.substatements(stmt)
+    parts = (*parts[:position], new, *parts[position + 1 :])
+    return st.seq(*parts) if isinstance(stmt, st.Seq) else with_substatements(stmt, parts)
 
 
 def with_parts(block: st.Block, **parts: Any) -> st.Block:
@@ -222,9 +200,7 @@ def with_parts(block: st.Block, **parts: Any) -> st.Block:
 
 def allocate(kernel: st.Kernel, buffers: Iterable[Buffer]) -> st.Kernel:
     """The kernel with more buffers, alive during all of it; lowering narrows that."""
-    body = kernel.body
-    body = st.allocated(body, buffers)
-    return with_body(kernel, body)
+    return with_body(kernel, st.allocated(kernel.body, buffers))
 
 
 def fresh_names(kernel: st.Kernel, like: Iterable[Name]) -> tuple[Name, ...]:
@@ -260,21 +236,27 @@ def _is_distinct(kernel: st.Kernel) -> bool:
     names, labels = _parameter_names(kernel), set[Name]()
     count = len(names)
     for stmt in st.statements(kernel.body):
-        if isinstance(stmt, st.For | st.Bind):
-            names.add(stmt.var.name)
-            count += 1
-        elif isinstance(stmt, st.Alloc):
-            names.add(stmt.buffer.name)
-            count += 1
-        elif isinstance(stmt, st.Block):
+        if isinstance(stmt, st.Block):
             if stmt.label in labels:
                 return False
             labels.add(stmt.label)
-            names.update([var.name for var in stmt.vars])
-            count += len(stmt.vars)
+        bound = _bound_names(stmt)
+        names.update(bound)
+        count += len(bound)
         if len(names) < count:
             return False
     return True
+
+
+def _bound_names(stmt: st.Stmt) -> list[Name]:
+    """The names of the variables and the buffer that a statement binds."""
+    match stmt:
+        case st.For(var) | st.Bind(var) | st.Alloc(var):
+            return [var.name]
+        case st.Block():
+            return [var.name for var in stmt.vars]
+        case _:
+            return []
 
 
 def _parameter_names(kernel: st.Kernel) -> set[Name]:
@@ -328,12 +310,9 @@ def _distinct(kernel: st.Kernel) -> st.Stmt:
 def _renamed(stmt: st.Stmt, names: _Names, labels: _Names) -> st.Stmt:
     """The statement with new names for what it binds itself, where they are used already."""
     match stmt:
-        case st.For(var, extent, kind, body, annotations):
+        case st.For(var, body=body) | st.Bind(var, body=body):
             (var,), (body,) = _moved((var,), (body,), names)
-            return st.For(var, extent, kind, body, annotations)
-        case st.Bind(var, value, body):
-            (var,), (body,) = _moved((var,), (body,), names)
-            return st.Bind(var, value, body)
+            return evolve(stmt, var=var, body=body)
         case st.Alloc(buffer, body):
             (buffer,), (body,) = _moved((buffer,), (body,), names)
             return st.Alloc(buffer, body)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
-from plica.core import Name, fold_into, free_vars, substitute
+from plica.core import Name, fold_into, free_vars, rebuild, substitute
 from plica.ir.loop import Buffer, Le, Reduce, Scalar, ScalarVar, index, statement as st
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
@@ -118,28 +118,9 @@ def with_substatements(stmt: st.Stmt, parts: tuple[st.Stmt, ...]) -> st.Stmt:
     """The statement with other substatements; a `Seq` keeps its length."""
     if parts == st.substatements(stmt):
         return stmt
-    match stmt:
-        case st.Seq():
-            return st.Seq(parts)
-        case st.For(var, extent, kind, _, annotations):
-            return st.For(var, extent, kind, parts[0], annotations)
-        case st.Branch(condition):
-            return st.Branch(condition, *parts)
-        case st.Alloc(buffer):
-            return st.Alloc(buffer, parts[0])
-        case st.Bind(var, value):
-            return st.Bind(var, value, parts[0])
-        case st.While(condition):
-            return st.While(condition, parts[0])
-        case st.Block():
-            fields = [getattr(stmt, name) for name in st.Block._fields]
-            at = st.Block._fields.index("body")
-            fields[at] = parts[-1]
-            if stmt.init is not None:
-                fields[at - 1] = parts[0]
-            return st.Block(*fields)
-        case _:
-            return stmt
+    rest = iter(parts)
+    kids = [next(rest) if isinstance(kid, st.STATEMENTS) else kid for kid in stmt._children]
+    return rebuild(stmt, tuple(kids))
 
 
 def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
@@ -167,8 +148,7 @@ def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
             return (context.without((var,)),)
         case st.Block():
             inner = context if reads_memory(stmt.predicate) else context.where(stmt.predicate)
-            for var, extent in zip(stmt.vars, stmt.extents, strict=True):
-                inner = inner.loop(var, extent)
+            inner = inner.loops(zip(stmt.vars, stmt.extents, strict=True))
             return (inner,) * len(st.substatements(stmt))
         case _:
             return (context,) * len(st.substatements(stmt))

@@ -122,9 +122,7 @@ def _is_written_before(
 
     def all_reached(wanted: Sequence[Write]) -> bool:
         for write in wanted:
-            here = context
-            for var, extent in write.loops:
-                here = here.loop(var, extent)
+            here = context.loops(write.loops)
             inits_of = partial(_init_before, element=write.indices, context=here)
             if not any(map(inits_of, inits)) and not reached(before, write.indices, here):
                 return False
@@ -221,7 +219,7 @@ def _touch(
 ) -> CoveredAccess | None:
     if any(has_vectors(index) or _opaque(index) for index in indices):
         return None
-    return CoveredAccess(tuple([_in_loops(index, values) for index in indices]), written, way)
+    return CoveredAccess(tuple([substitute(index, values) for index in indices]), written, way)
 
 
 def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
@@ -282,7 +280,7 @@ def _whole(
     places: list[sc.Scalar] = []
     for at, (start, extent) in enumerate(zip(of.starts, of.extents, strict=True)):
         var = sc.ScalarVar(Name("an element", at), i64)
-        way = (*way, AccessStep(call, 0, (var, _in_loops(extent, values))))
+        way = (*way, AccessStep(call, 0, (var, substitute(extent, values))))
         places.append(start + var)
     return _touch(places, written, way, values)
 
@@ -317,12 +315,12 @@ def _loads(
                 touch = _touch(places, False, (*way, *terms, *known_of, *guards), values)
                 yield None if touch is None else evolve(touch, choices=len(guards))
         if isinstance(node, sc.Select) and not _opaque(node.condition):
-            holds = _in_loops(node.condition, values)
+            holds = substitute(node.condition, values)
             stack.append((node.then, terms, (*guards, AccessStep(stmt, 0, guard=holds))))
             stack.append((node.orelse, terms, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
         elif isinstance(node, sc.Reduce):
             body, loops = opened_sum(node, len(terms))
-            own = [AccessStep(stmt, 0, (var, _in_loops(size, values))) for var, size in loops]
+            own = [AccessStep(stmt, 0, (var, substitute(size, values))) for var, size in loops]
             stack.append((body, (*terms, *own), guards))
             stack.extend((extent, terms, guards) for extent in node.extents)
         else:
@@ -336,15 +334,15 @@ def _steps(
     count = len(st.substatements(stmt))
     match stmt:
         case st.For(var, extent):
-            return [AccessStep(stmt, 0, (var, _in_loops(extent, values)))], values
+            return [AccessStep(stmt, 0, (var, substitute(extent, values)))], values
         case st.Branch(condition):
-            holds = None if _opaque(condition) else _in_loops(condition, values)
+            holds = None if _opaque(condition) else substitute(condition, values)
             contrary = None if holds is None else negated(holds)
             return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
         case st.Block():
-            bindings = tuple([_in_loops(binding, values) for binding in stmt.bindings])
+            bindings = tuple([substitute(binding, values) for binding in stmt.bindings])
             plain = stmt.predicate is not st.TRUE and not _opaque(stmt.predicate)
-            guard = _in_loops(stmt.predicate, values) if plain else None
+            guard = substitute(stmt.predicate, values) if plain else None
             inner = dict(values)
             inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [AccessStep(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
@@ -352,14 +350,10 @@ def _steps(
         case st.Bind(var, value):
             inner = dict(values)
             if not _opaque(value):
-                inner[var] = _in_loops(value, values)
+                inner[var] = substitute(value, values)
             return [AccessStep(stmt, 0)], inner
         case _:
             return [AccessStep(stmt, at) for at in range(count)], values
-
-
-def _in_loops(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    return substitute(term, values) if values else term
 
 
 # --- proofs --------------------------------------------------------------------------------------
@@ -395,12 +389,12 @@ def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Conte
     conditions: list[sc.Scalar] = [
         sc.Eq(one, two) for one, two in zip(init.write.indices, element, strict=True)
     ]
-    conditions += [sc.Eq(_in_loops(scalar, first), sc.index(0)) for scalar in reducing]
+    conditions += [sc.Eq(substitute(scalar, first), sc.index(0)) for scalar in reducing]
     for access_step in way[: shared + 1]:
         if _is_unclear(access_step):
             return False
         if access_step.guard is not None:
-            conditions.append(_in_loops(access_step.guard, first))
+            conditions.append(substitute(access_step.guard, first))
         if access_step.loop is not None and not around.isdisjoint(free_vars(access_step.loop[1])):
             return False
     # The statements around the write inside the init run whenever the init does.

@@ -18,7 +18,7 @@ terms over constant ranges, because like terms are collected first.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from plica.analysis.index import knowledge as knowledges
@@ -48,9 +48,8 @@ def of_term(term: sc.Scalar, known: knowledges.Knowledge) -> Interval:
         return found
     if known.impossible:
         return EVERYTHING
-    return fold_into(
-        memo, term, lambda node: _parts(node, known), lambda node: _of_node(node, known)
-    )
+    inside = partial(knowledges.parts, known=known)
+    return fold_into(memo, term, inside, partial(_of_node, known=known))
 
 
 def of_polynomial(of: Polynomial, known: knowledges.Knowledge) -> Interval:
@@ -121,20 +120,6 @@ def _power(base: Interval, power: int) -> Interval:
     return result
 
 
-def _parts(node: sc.Scalar, known: knowledges.Knowledge) -> Iterable[sc.Scalar]:
-    """The terms whose intervals give that of `node`."""
-    kind = knowledges.KINDS.get(node.__class__)
-    if kind is None or sc.dtype_of(node) is not i64:
-        return ()
-    if kind == "sum":
-        of = known.polynomial(node)
-        if node not in of.terms:
-            return of.atoms()
-    elif kind == "select":
-        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
-    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
-
-
 def _of_node(node: sc.Scalar, known: knowledges.Knowledge) -> Interval:
     kind = knowledges.KINDS.get(node.__class__)
     if kind is None or sc.dtype_of(node) is not i64:
@@ -144,7 +129,7 @@ def _of_node(node: sc.Scalar, known: knowledges.Knowledge) -> Interval:
         if (found.low not in WORD or found.high not in WORD) and knowledges.mentions_data(node):
             return WORD  # it may wrap
     else:
-        a, b = (known.bounds[part] for part in _parts(node, known))
+        a, b = (known.bounds[part] for part in knowledges.parts(node, known))
         found = (
             a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
         )

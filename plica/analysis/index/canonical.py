@@ -185,36 +185,21 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
     return offset
 
 
-def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
-    """`of // by` for a symbolic divisor; None if no multiple of it can be extracted."""
+def divided_by(
+    of: Polynomial, by: Polynomial, known: Knowledge, *, whole: bool
+) -> Polynomial | None:
+    """`of // by` for a symbolic divisor if `whole`, else `of % by`; None if no multiple of the
+    divisor can be taken out."""
     if (parts := _apart(of, by, known)) is None:
         return None
-    whole, rest = parts
-    if not rest.terms and rest.constant == 0:
-        return whole
-    if is_non_negative(rest, known) and is_non_negative(by.plus(rest, -1).shifted(-1), known):
-        return whole
+    out, rest = parts
+    below = by.plus(rest, -1).shifted(-1)
+    if rest == NOTHING or (is_non_negative(rest, known) and is_non_negative(below, known)):
+        return out if whole else rest
     value, divisor = term_of(rest, known), term_of(by, known)
-    if not whole.terms and whole.constant == 0:
+    if out == NOTHING or value is None or divisor is None:
         return None
-    if value is None or divisor is None:
-        return None
-    return whole.plus(atom(FloorDiv(value, divisor)))
-
-
-def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
-    """`of % by` for a symbolic divisor; None if no multiple of it can be dropped."""
-    if (parts := _apart(of, by, known)) is None:
-        return None
-    whole, rest = parts
-    if not rest.terms and rest.constant == 0:
-        return NOTHING
-    if is_non_negative(rest, known) and is_non_negative(by.plus(rest, -1).shifted(-1), known):
-        return rest
-    value, divisor = term_of(rest, known), term_of(by, known)
-    if not whole.terms and whole.constant == 0:
-        return None
-    return None if value is None or divisor is None else atom(FloorMod(value, divisor))
+    return out.plus(atom(FloorDiv(value, divisor))) if whole else atom(FloorMod(value, divisor))
 
 
 def gathered(of: Polynomial, known: Knowledge) -> Polynomial | None:

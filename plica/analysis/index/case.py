@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from plica.analysis.index.context import FALSE, TRUE, Context, negated
+from plica.analysis.index.context import FALSE, TRUE, Context, conjunction, negated
 from plica.analysis.index.point import innermost, replacing, structure_nodes, structure_parts
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 from plica.core import Name, parts_first
@@ -66,10 +66,7 @@ def split(condition: sc.Scalar) -> tuple[System, ...] | int:
 
 def contrary(condition: sc.Scalar, context: Context) -> sc.Scalar:
     """The negation that must be unsatisfiable for the condition to hold."""
-    whole: sc.Scalar = TRUE
-    for said in (*context.conditions(), negated(condition)):
-        whole = said if whole is TRUE else sc.And(whole, said)
-    return whole
+    return conjunction((*context.conditions(), negated(condition)))
 
 
 def _branches(

@@ -73,13 +73,9 @@ MACHINE_INTEGER_LIMIT: Final = 1 << 62  # numbers below are put into arrays of m
 
 def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | None:
     """A point that the context allows and where the condition is false; None: none was met."""
-    said = context.conditions()
-    unknowns = atoms(condition, *said)
+    unknowns = atoms(condition, *context.conditions())
     columns = _columns(unknowns, condition, context)
-    truth, *allowed = all_values((condition, *said), columns)
-    wrong = ~truth
-    for array in allowed:
-        wrong &= array
+    wrong = violations(condition, context, columns)
     if not wrong.any():
         return None
     best = 0
@@ -88,6 +84,15 @@ def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | N
         best = int(np.argmin(np.sum(sizes, axis=0)))
     point = {unknown: int(columns[unknown][wrong][best]) for unknown in unknowns}
     return smallest(condition, context, point)
+
+
+def violations(condition: Scalar, context: Context, points: Mapping[Scalar, Values]) -> Values:
+    """At which points the context holds and the condition does not."""
+    truth, *allowed = all_values((condition, *context.conditions()), points)
+    wrong = ~truth
+    for array in allowed:
+        wrong &= array
+    return wrong
 
 
 def _size(of: Values) -> Values:
@@ -260,7 +265,7 @@ def difference(condition: sc.Eq) -> sc.Scalar | None:
 
     Products of unknowns count as unknowns, so a difference that is 0 was 0 before.
     """
-    if any(isinstance(node, sc.Min | sc.Max | sc.Select) for node in _structure(condition)):
+    if any(isinstance(node, sc.Min | sc.Max | sc.Select) for node in structure_nodes(condition)):
         return None
     plain = linearised((LinearConstraint(sc.Sub(condition.left, condition.right), True),))
     return None if plain is None else plain.system[0].term
@@ -338,11 +343,7 @@ def _exhausted(
         return False
     if (points := points_of(ranges)) is None:
         return False
-    allowed = all_values((condition, *context.conditions()), points)
-    truth = allowed[0]
-    for said in allowed[1:]:
-        truth = truth | ~said
-    return bool(np.all(truth))
+    return not violations(condition, context, points).any()
 
 
 def stated_ranges(context: Context) -> dict[sc.Scalar, Interval]:
@@ -452,18 +453,6 @@ def _summands(node: sc.Scalar) -> list[tuple[int, sc.Scalar]]:
         case sc.Mul(a, sc.Lit(factor)):
             return [(int(factor), a)]
     raise AssertionError(node)
-
-
-def _structure(term: sc.Scalar) -> list[sc.Scalar]:
-    seen: dict[sc.Scalar, None] = {}
-    stack = [term]
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen[node] = None
-            if is_structure(node):
-                stack += [kid for kid in node._children if isinstance(kid, sc.Scalar)]
-    return list(seen)
 
 
 def _whole(of: Fraction) -> int:

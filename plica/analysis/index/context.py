@@ -55,6 +55,13 @@ class Context(Term):
         refer to another variable and are dropped."""
         return _looped(self, var, sc.index(start), sc.index(extent))
 
+    def loops(self, extents: Iterable[tuple[sc.ScalarVar, sc.Scalar]]) -> Context:
+        """The context inside several loops from 0 on, outermost first."""
+        inner = self
+        for var, extent in extents:
+            inner = inner.loop(var, extent)
+        return inner
+
     def within(self, var: sc.ScalarVar, low: sc.Like, high: sc.Like) -> Context:
         """`low <= var <= high`."""
         inner = self.without((var,))
@@ -137,6 +144,14 @@ FALSE: Final = sc.Lit(False, bool_)
 
 NAMED: Final = Context((), (TRUE,))
 """The empty context, in which variables are ordered by name (`simplify`)."""
+
+
+def conjunction(conditions: Iterable[sc.Scalar]) -> sc.Scalar:
+    """The condition that all of these hold; `True` for none."""
+    whole: sc.Scalar = TRUE
+    for condition in conditions:
+        whole = condition if whole is TRUE else sc.And(whole, condition)
+    return whole
 
 
 def conjuncts(condition: sc.Scalar) -> tuple[sc.Scalar, ...]:

@@ -69,9 +69,7 @@ def inverse(of: IndexMap, shape: tuple[Scalar, ...]) -> Inverse | None:
     variables = _names(of)
     if (point := whole.inverse(variables)) is None:
         return None
-    context = EMPTY
-    for var, size in zip(variables, image, strict=True):
-        context = context.loop(var, size)
+    context = EMPTY.loops(zip(variables, image, strict=True))
     back = IndexMap(variables, tuple([simplify(point[var], context) for var in of.vars]))
     padding = FALSE if whole.surjective else _padding(of, shape, back, context)
     return Inverse(back, padding)

@@ -34,12 +34,12 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.analysis.index.context import EMPTY, TRUE, conjuncts
+from plica.analysis.index.context import EMPTY, TRUE, conjunction, conjuncts
 from plica.analysis.index.count import ONE, ZERO, at_least, ceiling, comparison, times
 from plica.analysis.index.digit import Digit, Digits, DigitSum, DividedSum, compact, separable
 from plica.analysis.index.prove import can_prove
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Add, And, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
 from plica.ir.type import known, normal_dim, polynomial, quotient, same_dim
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
@@ -89,9 +89,7 @@ class IterationMap:
     @cached_property
     def _explained(self) -> bool:
         """Whether the predicate states only what the digits already imply."""
-        inside = EMPTY
-        for var, extent in self.loops:
-            inside = inside.loop(var, extent)
+        inside = EMPTY.loops(self.loops)
         return all(can_prove(beside, inside) for beside in self._besides)
 
     @property
@@ -308,7 +306,7 @@ def divided(of: IterationMap, inner: AbstractSet[ScalarVar]) -> Division | None:
         if used & inner and used - inner:
             return None
         apart[bool(used & inner)].append(condition)
-    return Division(tuple(parts), _all(apart[0]), _all(apart[1]))
+    return Division(tuple(parts), *map(conjunction, apart))
 
 
 def _part(
@@ -339,10 +337,3 @@ def _part(
     outside = quotient(extent, size) or ceiling(extent, size)
     outer = of.term(DigitSum(tuple(scaled), base))
     return BindingPart(outer, of.term(DigitSum(tuple(mine), ZERO)), outside, size)
-
-
-def _all(conditions: list[Scalar]) -> Scalar:
-    scalar: Scalar = TRUE
-    for condition in conditions:
-        scalar = condition if scalar is TRUE else And(scalar, condition)
-    return scalar

@@ -14,6 +14,7 @@ The tables also remember answers already given under the context (`bounds`, `res
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -123,6 +124,20 @@ def arithmetic_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     if kind == "select":
         return node.condition, node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
     return node.left, node.right  # type: ignore[attr-defined]  # the class was just seen
+
+
+def parts(node: sc.Scalar, known: Knowledge) -> Iterable[sc.Scalar]:
+    """The terms whose intervals, or residues, give that of a node; none of an atom."""
+    kind = KINDS.get(node.__class__)
+    if kind is None or sc.dtype_of(node) is not i64:
+        return ()
+    if kind == "sum":
+        of = known.polynomial(node)
+        if node not in of.terms:
+            return of.atoms()
+    elif kind == "select":
+        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
+    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
 def inequalities(condition: sc.Scalar) -> tuple[tuple[sc.Scalar, sc.Scalar, int], ...]:

@@ -32,12 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import partial
 from math import gcd, lcm, prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from plica.analysis.index.knowledge import KINDS, Knowledge, Residue, mentions_data
+from plica.analysis.index.knowledge import KINDS, Knowledge, Residue, mentions_data, parts
 from plica.analysis.index.point import Values, atoms, is_structure, structure_parts
 from plica.analysis.index.polynomial import Key, Polynomial, Product
 from plica.core import CompilerBug, fold_into
@@ -139,9 +140,7 @@ def residue(term: Scalar, known: Knowledge) -> Residue:
     memo = known.residue_of
     if (found := memo.get(term)) is not None:
         return found
-    return fold_into(
-        memo, term, lambda node: _parts(node, known), lambda node: _of_node(node, known)
-    )
+    return fold_into(memo, term, partial(parts, known=known), partial(_of_node, known=known))
 
 
 def residue_of_polynomial(of: Polynomial, known: Knowledge) -> Residue:
@@ -172,36 +171,21 @@ def _times(a: Residue, b: Residue) -> Residue:
     return _reduced(step, a.base * b.base)
 
 
-def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
-    kind = KINDS.get(node.__class__)
-    if kind is None or dtype_of(node) is not i64:
-        return ()
-    if kind == "sum":
-        of = known.polynomial(node)
-        if node not in of.terms:
-            return of.atoms()
-    elif kind == "division":
-        return (node.left,) if isinstance(node.right, Lit) else ()  # type: ignore[attr-defined]  # the class was just seen
-    elif kind == "select":
-        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
-    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
-
-
 def _of_node(node: Scalar, known: Knowledge) -> Residue:
     memo = known.residue_of
     if isinstance(node, Lit) and node.dtype is i64:
         return Residue(0, int(node.value))
     kind = KINDS.get(node.__class__)
-    parts = [] if kind == "sum" else [memo[part] for part in _parts(node, known)]
+    inside = [] if kind == "sum" else [memo[part] for part in parts(node, known)]
     found = ANY
     if kind == "sum" and dtype_of(node) is i64:
         found = _of_sum(node, known)
-    elif isinstance(node, FloorDiv | FloorMod) and parts:
-        assert isinstance(node.right, Lit)
-        divide = _quotient if isinstance(node, FloorDiv) else _remainder
-        found = divide(parts[0], int(node.right.value))
-    elif parts:
-        left, right = parts
+    elif isinstance(node, FloorDiv | FloorMod):
+        if inside and isinstance(node.right, Lit):
+            divide = _quotient if isinstance(node, FloorDiv) else _remainder
+            found = divide(inside[0], int(node.right.value))
+    elif inside:
+        left, right = inside
         step = gcd(left.coefficient, right.coefficient, left.base - right.base)
         found = _reduced(step, left.base)
     if known.residues and (said := known.residues.get(frozenset({(node, 1)}))) is not None:

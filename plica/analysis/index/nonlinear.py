@@ -30,7 +30,7 @@ from plica.analysis.index.context import Context
 from plica.analysis.index.deduction import adds_up, contradiction
 from plica.analysis.index.point import innermost, replacing
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
-from plica.core import Name
+from plica.core import Name, fresh, post_order
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
 from plica.ir.type import i64
 
@@ -132,11 +132,9 @@ def _without(division: Scalar, system: System) -> list[System]:
     """The cases in which a quotient is an unknown, by the sign of the divisor."""
     assert isinstance(division, FloorDiv | FloorMod)
     a, b = division.left, division.right
-    used = {node.name for node in _variables(system)}
-    fresh = 0
-    while Name("quotient", fresh) in used:
-        fresh += 1
-    q = ScalarVar(Name("quotient", fresh), i64)
+    inside = post_order(*[constraint.term for constraint in system])
+    used = {node.name for node in inside if isinstance(node, ScalarVar)}
+    q = ScalarVar(fresh(Name("quotient"), used), i64)
     rest = Sub(a, Mul(b, q))
 
     def with_(quotient: Scalar, remainder: Scalar, *said: Scalar) -> System:
@@ -153,17 +151,6 @@ def _without(division: Scalar, system: System) -> list[System]:
     if not of.terms:
         return [above if of.constant > 0 else below if of.constant < 0 else zero]
     return [above, below, zero]
-
-
-def _variables(system: System) -> list[ScalarVar]:
-    seen: dict[Scalar, None] = {}
-    stack = [constraint.term for constraint in system]
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen[node] = None
-            stack += [kid for kid in node._children if isinstance(kid, Scalar)]
-    return [node for node in seen if isinstance(node, ScalarVar)]
 
 
 # --- search --------------------------------------------------------------------------------------

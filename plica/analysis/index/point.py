@@ -11,6 +11,7 @@ Terms other than arithmetic and logic are atoms and need a value, like variables
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,10 +24,18 @@ from plica.ir.type import bool_, i64
 Values = np.ndarray[Any, np.dtype[Any]]  # int64, object or bool, one value a point
 Point = Mapping[sc.Scalar, int]
 
-STRUCTURE: Final = frozenset((
-    sc.Lit, sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max, sc.Select,
-    sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not,
-))  # fmt: skip
+OPERATIONS: Final[dict[type[sc.Scalar], Callable[..., Values]]] = {
+    sc.Add: operator.add, sc.Sub: operator.sub, sc.Mul: operator.mul,
+    sc.FloorDiv: lambda a, b: _divided(operator.floordiv, a, b),
+    sc.FloorMod: lambda a, b: _divided(operator.mod, a, b),
+    sc.Min: np.minimum, sc.Max: np.maximum, sc.Select: np.where,
+    sc.Eq: lambda a, b: _bools(a == b), sc.Ne: lambda a, b: _bools(a != b),
+    sc.Lt: lambda a, b: _bools(a < b), sc.Le: lambda a, b: _bools(a <= b),
+    sc.And: operator.and_, sc.Or: operator.or_, sc.Not: operator.invert,
+}  # fmt: skip
+"""What each operation does to the values of its parts."""
+
+STRUCTURE: Final = frozenset((sc.Lit, *OPERATIONS))
 _LIMIT: Final = 1 << 62
 
 
@@ -124,8 +133,11 @@ def all_values(terms: Iterable[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -
     exact = not _fits(order, arrays)
     memo: dict[sc.Scalar, Values] = {}
     for node in order:
-        if is_structure(node):
-            memo[node] = _apply(node, memo, size, exact)
+        if isinstance(node, sc.Lit):
+            kind = np.bool_ if node.dtype is bool_ else object if exact else np.int64
+            memo[node] = np.full(size, node.value, dtype=kind)
+        elif is_structure(node):
+            memo[node] = OPERATIONS[type(node)](*[memo[kid] for kid in structure_parts(node)])
         elif node in arrays:
             array = arrays[node]
             memo[node] = array.astype(object) if exact and array.dtype != np.bool_ else array
@@ -164,55 +176,13 @@ def _fits(order: list[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -> bool:
     return True
 
 
-def _apply(node: sc.Scalar, memo: Mapping[sc.Scalar, Values], size: int, exact: bool) -> Values:
-    match node:
-        case sc.Lit(value, dtype):
-            if dtype is bool_:
-                return np.full(size, value, dtype=np.bool_)
-            return np.full(size, value, dtype=object if exact else np.int64)
-        case sc.Add(a, b):
-            return memo[a] + memo[b]
-        case sc.Sub(a, b):
-            return memo[a] - memo[b]
-        case sc.Mul(a, b):
-            return memo[a] * memo[b]
-        case sc.FloorDiv(a, b):
-            return _divided(memo[a], memo[b], remainder=False)
-        case sc.FloorMod(a, b):
-            return _divided(memo[a], memo[b], remainder=True)
-        case sc.Min(a, b):
-            return np.minimum(memo[a], memo[b])
-        case sc.Max(a, b):
-            return np.maximum(memo[a], memo[b])
-        case sc.Select(condition, a, b):
-            return np.where(memo[condition], memo[a], memo[b])
-        case sc.Eq(a, b):
-            return _bools(memo[a] == memo[b])
-        case sc.Ne(a, b):
-            return _bools(memo[a] != memo[b])
-        case sc.Lt(a, b):
-            return _bools(memo[a] < memo[b])
-        case sc.Le(a, b):
-            return _bools(memo[a] <= memo[b])
-        case sc.And(a, b):
-            return memo[a] & memo[b]
-        case sc.Or(a, b):
-            return memo[a] | memo[b]
-        case sc.Not(a):
-            return ~memo[a]
-        case _:
-            raise CompilerBug(f"{node!r} has no value.")
-
-
 def _bools(of: Any) -> Values:
     return np.asarray(of, dtype=np.bool_)
 
 
-def _divided(a: Values, b: Values, *, remainder: bool) -> Values:
-    """Floor division, and 0 by zero."""
+def _divided(divide: Callable[[Values, Values], Values], a: Values, b: Values) -> Values:
+    """A quotient rounded down or its remainder, and 0 by zero."""
     zero = b == 0
     if not zero.any():
-        return a % b if remainder else a // b
-    safe = np.where(zero, 1, b)
-    result = a % safe if remainder else a // safe
-    return np.where(zero, 0, result)
+        return divide(a, b)
+    return np.where(zero, 0, divide(a, np.where(zero, 1, b)))

@@ -22,6 +22,7 @@ A proof is a certificate that `plica.analysis.index.certificate.holds` rechecks.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Final, TypeAlias
 
@@ -97,10 +98,9 @@ def decide(condition: Scalar, context: Context = EMPTY, *, solver: bool = True) 
         return Undecided("arithmetic on data may wrap around 64 bits")
     if (wrong := certificates.counterexample(condition, context)) is not None:
         return _refuted(wrong)
-    ways = [_by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_all_points]
-    ways += [_by_solver] if solver else []
+    ways = _by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_points
     reasons: list[str] = []
-    for way in ways:
+    for way in (*ways, _by_solver) if solver else ways:
         answer = way(condition, context)
         if not isinstance(answer, Undecided):
             return answer
@@ -123,16 +123,7 @@ def _refuted(point: dict[Scalar, int]) -> Fails:
 NOT_SO: Final = Undecided("")  # the way does not fit, and says nothing
 
 
-def _by_few_points(condition: Scalar, context: Context) -> Answer:
-    answer = _by_points(condition, context, FEW_POINTS)
-    return NOT_SO if isinstance(answer, Undecided) else answer
-
-
-def _by_all_points(condition: Scalar, context: Context) -> Answer:
-    return _by_points(condition, context, certificates.MAX_POINTS)
-
-
-def _by_points(condition: Scalar, context: Context, most: int) -> Answer:
+def _by_points(condition: Scalar, context: Context, most: int = certificates.MAX_POINTS) -> Answer:
     """Look at every point, where the context states finite ranges for all unknowns."""
     stated = certificates.stated_ranges(context)
     ranges: list[tuple[Scalar, int, int]] = []
@@ -142,18 +133,19 @@ def _by_points(condition: Scalar, context: Context, most: int) -> Answer:
             return NOT_SO
         ranges.append((unknown, low, high))
     if prod(max(0, high - low + 1) for _, low, high in ranges) > most:
-        return Undecided(f"the context leaves more than {most:,} points")
+        few = most < certificates.MAX_POINTS  # then more of them are looked at later
+        return NOT_SO if few else Undecided(f"the context leaves more than {most:,} points")
     points = certificates.points_of(ranges)
     assert points is not None
-    truth, *said = all_values((condition, *context.conditions()), points)
-    wrong = ~truth
-    for each_said in said:
-        wrong = wrong & each_said
+    wrong = certificates.violations(condition, context, points)
     if not wrong.any():
         return Holds(certificates.Exhausted(tuple(ranges)))
     place = int(np.nonzero(wrong)[0][0])
     point = {unknown: int(column[place]) for unknown, column in points.items()}
     return _refuted(certificates.smallest(condition, context, point))
+
+
+_by_few_points: Final = partial(_by_points, most=FEW_POINTS)
 
 
 def _by_periods(condition: Scalar, context: Context) -> Answer:
@@ -243,7 +235,8 @@ def _by_values(condition: Scalar, context: Context) -> Answer:
     best: tuple[int, Scalar, int] | None = None
     for unknown, (low, high) in certificates.stated_ranges(context).items():
         if low is not None and high is not None and 0 <= high - low < MAX_VALUES:
-            best = min(best or (high - low, unknown, low), (high - low, unknown, low), key=_first)
+            here = high - low, unknown, low
+            best = here if best is None or here[0] < best[0] else best
     if best is None:
         return NOT_SO
     cases: list[certificates.Certificate] = []
@@ -258,10 +251,6 @@ def _by_values(condition: Scalar, context: Context) -> Answer:
             return NOT_SO
         cases.append(answer.certificate)
     return Holds(certificates.ByValue(best[1], tuple(cases)))
-
-
-def _first(of: tuple[int, Scalar, int]) -> int:
-    return of[0]
 
 
 def _by_solver(condition: Scalar, context: Context) -> Answer:

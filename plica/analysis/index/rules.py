@@ -40,15 +40,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.analysis.index.bounds import knowledge, of_polynomial
-from plica.analysis.index.canonical import (
-    gathered,
-    quotient,
-    quotient_by,
-    remainder,
-    remainder_by,
-    term_of,
-)
-from plica.analysis.index.context import EMPTY, FALSE, TRUE
+from plica.analysis.index.canonical import divided_by, gathered, quotient, remainder, term_of
+from plica.analysis.index.context import EMPTY, FALSE, TRUE, conjunction
 from plica.analysis.index.implication import is_implied, is_non_negative, is_nonzero
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
@@ -116,10 +109,7 @@ class ContextualRewrite:
 
 def given(*conditions: Scalar) -> RuleGuard:
     """The guard that all of these hold."""
-    whole: Scalar = TRUE
-    for condition in conditions:
-        whole = condition if whole is TRUE else And(whole, condition)
-    return RuleGuard(whole, tuple(_test(condition) for condition in conditions))
+    return RuleGuard(conjunction(conditions), tuple(_test(condition) for condition in conditions))
 
 
 def nonzero(of: Any) -> Scalar:
@@ -198,18 +188,17 @@ def _sum(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
     return ContextualRewrite(lambda m, known: _canonical(known.polynomial(make(m.x, m.y)), known))
 
 
-def _divided(m: PatternMatch, known: Knowledge) -> Scalar | None:
-    value, divisor = known.polynomial(m.x), known.polynomial(m.y)
-    if divisor.terms:
-        return _canonical(quotient_by(value, divisor, known), known)
-    return _canonical(quotient(value, divisor.constant, known), known)
+def _divided(*, whole: bool) -> ContextualRewrite:
+    """The quotient, if `whole`, or the remainder."""
+    part = quotient if whole else remainder
 
+    def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
+        value, divisor = known.polynomial(m.x), known.polynomial(m.y)
+        if divisor.terms:
+            return _canonical(divided_by(value, divisor, known, whole=whole), known)
+        return _canonical(part(value, divisor.constant, known), known)
 
-def _reduced(m: PatternMatch, known: Knowledge) -> Scalar | None:
-    value, divisor = known.polynomial(m.x), known.polynomial(m.y)
-    if divisor.terms:
-        return _canonical(remainder_by(value, divisor, known), known)
-    return _canonical(remainder(value, divisor.constant, known), known)
+    return ContextualRewrite(run)
 
 
 def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
@@ -298,8 +287,8 @@ SUMS: Final = (
     rule("canonical-multiply",   x * y,                _sum(Mul)),
 )
 DIVISIONS: Final = (
-    rule("canonical-divide",     x // y,               ContextualRewrite(_divided)),
-    rule("canonical-mod",        x % y,                ContextualRewrite(_reduced)),
+    rule("canonical-divide",     x // y,               _divided(whole=True)),
+    rule("canonical-mod",        x % y,                _divided(whole=False)),
     rule("div-zero",             x // zero,            zero),
     rule("zero-div",             zero // x,            zero),
     rule("div-one",              x // one,             x),
