@@ -275,7 +275,7 @@ class ExpressionReader(OperatorReader):
 
     def _lambda(self, node: ast.Lambda, work: list[Work]) -> None:
         mark = self.scope.mark()
-        params = tuple([self.parameter(arg, None) for arg in self.plain_parameters(node.args)])
+        params = tuple([self.parameter(arg, None) for arg in self.parameters(node.args)])
 
         def close(kids: list[ex.Expr]) -> ex.Expr:
             self.scope.leave(mark)
@@ -290,19 +290,15 @@ class ExpressionReader(OperatorReader):
         self.places.note(variable, self.origin, arg)
         return variable
 
-    def plain_parameters(self, args: ast.arguments) -> list[ast.arg]:
-        """The parameters of a function, which has no others than plain ones."""
-        extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
-        for arg in extra:
-            self.unsupported(arg, "A function has plain parameters only.", expected="f(x, y)")
-        for default in [*args.defaults, *filter(None, args.kw_defaults)]:
-            self.unsupported(default, "Parameters have no default values.")
+    def parameters(self, args: ast.arguments) -> list[ast.arg]:
+        """The parameters of a function, whose names differ."""
+        plain = self.plain_parameters(args, "A function has plain parameters only.", "f(x, y)")
         names: set[str] = set()
-        for arg in args.args:
+        for arg in plain:
             if arg.arg in names:
                 self.error(arg, "duplicate-name", f"Two parameters are called {arg.arg!r}.")
             names.add(arg.arg)
-        return args.args
+        return plain
 
 
 def operator_meant(name: str) -> str | None:

@@ -82,17 +82,12 @@ class KernelReader(BlockReader):
         return dims, inputs, notes
 
     def _parameters(self, node: ast.FunctionDef) -> list[ast.arg]:
-        args = node.args
-        extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
-        for arg in extra:
-            message = "A kernel has plain parameters only."
-            self.unsupported(arg, message, expected="f(A: Buffer[...])")
-        for default in [*args.defaults, *filter(None, args.kw_defaults)]:
-            self.unsupported(default, "Parameters have no default values.")
+        message, expected = "A kernel has plain parameters only.", "f(A: Buffer[...])"
+        plain = self.plain_parameters(node.args, message, expected)
         if node.returns is not None:
             message = "A kernel returns nothing: it writes to its last buffers."
             self.unsupported(node.returns, message)
-        return args.args
+        return plain
 
     def _dims(self, args: list[ast.arg]) -> list[str]:
         """The names in quotes in the types of parameters, in the order of the text."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from plica.ir.loop import scalar as sc
@@ -48,9 +50,11 @@ class CallReader(NumberReader):
             rest = args[1:]
             work += [(lambda kids: self._opaque(rest, of, kids), len(rest)), *reversed(rest)]
         elif name == "ramp" and len(args) == 3 and (lanes := _count(args[2])):
-            work += [(lambda kids: self._ramp(node, lanes, kids), 2), args[1], args[0]]
+            ramp = partial(sc.Ramp, lanes=lanes)
+            work += [(lambda kids: self._agreeing(node, kids, ramp), 2), args[1], args[0]]
         elif name == "broadcast" and len(args) == 2 and (lanes := _count(args[1])):
-            work += [(lambda kids: self._broadcast(node, lanes, kids[0]), 1), args[0]]
+            broadcast = partial(sc.Broadcast, lanes=lanes)
+            work += [(lambda kids: self._agreeing(node, kids, broadcast), 1), args[0]]
         elif name == "shuffle" and len(args) == 2:
             self._shuffle(node, work, done)
         else:
@@ -124,13 +128,12 @@ class CallReader(NumberReader):
         args = [self.settle(at, kid) for at, kid in zip(nodes, kids, strict=True)]
         return None if None in args else sc.Intrinsic(name, tuple(args))  # type: ignore[arg-type]  # None was just ruled out
 
-    def _ramp(self, node: ast.Call, lanes: int, kids: list[Value]) -> Value:
+    def _agreeing(
+        self, node: ast.Call, kids: list[Value], build: Callable[..., sc.Scalar]
+    ) -> Value:
+        """A term of parts of one dtype."""
         sides = self.agree(node, kids)
-        return None if sides is None else sc.Ramp(sides[0], sides[1], lanes)
-
-    def _broadcast(self, node: ast.Call, lanes: int, value: Value) -> Value:
-        scalar = self.settle(node, value)
-        return None if scalar is None else sc.Broadcast(scalar, lanes)
+        return None if sides is None else build(*sides)
 
     def _shuffle(self, node: ast.Call, work: list[Work], done: list[Value]) -> None:
         match node.args:
@@ -138,12 +141,9 @@ class CallReader(NumberReader):
                 isinstance(number, ast.Constant) and type(number.value) is int for number in numbers
             ):
                 picked = tuple([each.value for each in numbers])  # type: ignore[attr-defined]  # the class was just seen
-
-                def shuffle(kids: list[Value]) -> Value:
-                    sides = self.agree(node, kids)
-                    return None if sides is None else sc.Shuffle(tuple(sides), picked)
-
-                work += [(shuffle, len(vectors)), *reversed(vectors)]
+                build = partial(_shuffled, picked)
+                work += [(lambda kids: self._agreeing(node, kids, build), len(vectors))]
+                work += reversed(vectors)
             case _:
                 done.append(self._arity(node, _SHAPES["shuffle"]))
 
@@ -223,6 +223,10 @@ _SHAPES: Final[dict[str, str]] = {
     "broadcast": "broadcast(value, 4)", "shuffle": "shuffle((a, b), (0, 5))",
 }  # fmt: skip
 """How each function is called."""
+
+
+def _shuffled(picked: tuple[int, ...], *vectors: sc.Scalar) -> sc.Scalar:
+    return sc.Shuffle(vectors, picked)
 
 
 def _is_alias(clause: ast.comprehension) -> bool:

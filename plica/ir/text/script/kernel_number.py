@@ -15,7 +15,7 @@ from plica.core import IllFormed
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_scope import KernelScope
 from plica.ir.text.script.origin import Node, Origin, Problems, SourceReader
-from plica.ir.text.script.scope import Word, inside, word
+from plica.ir.text.script.scope import Word, meaning
 from plica.ir.text.word import TAKEN_IN_KERNELS
 from plica.ir.type import DType, bool_, f32, i64
 
@@ -46,17 +46,9 @@ class NumberReader(SourceReader):
 
     def word(self, node: ast.expr) -> str | None:
         """The keyword of a name, or None if it means something else."""
-        steps: list[str] = []
-        while isinstance(node, ast.Attribute):
-            steps.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or self.scope.find(node.id) is not None:
-            return None
-        if not steps and node.id in TAKEN_IN_KERNELS:
-            return node.id
-        found: object = self.scope.outer.find(node.id) or word(node.id)
-        for step in reversed(steps):
-            found = inside(found, step) if isinstance(found, Word) else None
+        if isinstance(node, ast.Name) and node.id in TAKEN_IN_KERNELS:
+            return None if self.scope.find(node.id) is not None else node.id
+        found = meaning(node, self.scope)
         return found.path if isinstance(found, Word) else None
 
     def settle(self, node: Node, value: Value, like: DType | None = None) -> sc.Scalar | None:
@@ -110,10 +102,15 @@ class NumberReader(SourceReader):
         return kind(*sides)  # type: ignore[no-any-return]  # a scalar's class
 
     def as_index(self, node: ast.expr, value: Value) -> sc.Scalar | None:
+        """A value that is an integer."""
         scalar = self.settle(node, value, i64)
-        if scalar is not None and not sc.dtype_of(scalar).is_integer:
-            return self.no_index(node, scalar)
-        return scalar
+        if scalar is None or sc.dtype_of(scalar).is_integer:
+            return scalar
+        message = "An index, an extent or a size is an integer."
+        hint = f"Write i64({self.origin.excerpt(node)})."
+        shown = str(sc.dtype_of(scalar))
+        self.error(node, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
+        return None
 
     def as_bool(self, node: ast.expr, found: sc.Scalar | None) -> sc.Scalar | None:
         if found is None or sc.dtype_of(found) is bool_:
@@ -121,14 +118,6 @@ class NumberReader(SourceReader):
         message, shown = "A condition is a bool.", str(sc.dtype_of(found))
         hint = f"Write {self.origin.excerpt(node)} != 0."
         self.error(node, "dtype-conflict", message, expected="bool", found=shown, suggestion=hint)
-        return None
-
-    def no_index(self, node: ast.expr, found: sc.Scalar) -> sc.Scalar | None:
-        """Say that a scalar is no integer."""
-        message = "An index, an extent or a size is an integer."
-        hint = f"Write i64({self.origin.excerpt(node)})."
-        shown = str(sc.dtype_of(found))
-        self.error(node, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
 
 

@@ -12,7 +12,6 @@ import ast
 from plica.ir.loop.scalar import Add, Buffer, Lit, Scalar, Sub
 from plica.ir.loop.statement import Annotations, Plain, Region
 from plica.ir.text.script.kernel_scalar import ScalarReader
-from plica.ir.text.script.origin import Node
 from plica.ir.text.script.value import WRONG, named_float
 from plica.ir.text.word import DTYPE_WORDS
 from plica.ir.type import i64
@@ -32,10 +31,7 @@ class RegionReader(ScalarReader):
                 self.bad(node, 'Buffer[("n", 4), f32]', "This is no type of a buffer.")
                 return None
         if (dtype := DTYPE_WORDS.get(self.word(kind) or "")) is None:
-            shown = self.origin.excerpt(kind)
-            hint = self.problems.suggest(shown, DTYPE_WORDS)
-            message, words = "This is no dtype.", ", ".join(DTYPE_WORDS)
-            self.error(kind, "unbound-name", message, expected=words, found=shown, suggestion=hint)
+            self.no_dtype(kind)
         shape = [self.size(size) for size in sizes]
         scope, strides, align = "global", [], 0
         for part in rest:
@@ -182,11 +178,6 @@ class RegionReader(ScalarReader):
                 return None if None in inside else tuple(inside)  # type: ignore[arg-type]  # None was just ruled out
         self.bad(node, "numbers, strings, bools, tuples of them", "This is no plain data.")
         return None
-
-    def bad(
-        self, node: Node, expected: str, message: str = "This is not what stands here."
-    ) -> None:
-        self.unsupported(node, message, expected=expected, found=self.origin.excerpt(node))
 
 
 def _is_region(index: ast.expr) -> bool:

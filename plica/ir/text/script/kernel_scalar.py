@@ -13,7 +13,7 @@ from plica.ir.graph.expression import Literal
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
-from plica.ir.type import DType, i64
+from plica.ir.type import DType
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few kernels have views
@@ -49,14 +49,7 @@ class ScalarReader(CallReader):
 
     def index(self, root: ast.expr) -> sc.Scalar | None:
         """A scalar that is an integer."""
-        scalar = self.scalar(root, i64)
-        if scalar is None or sc.dtype_of(scalar).is_integer:
-            return scalar
-        message = "An index, an extent or a size is an integer."
-        hint = f"Write i64({self.origin.excerpt(root)})."
-        shown = str(sc.dtype_of(scalar))
-        self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
-        return None
+        return self.as_index(root, self.value(root))
 
     def placed(
         self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]

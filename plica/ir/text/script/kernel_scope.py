@@ -14,14 +14,14 @@ True
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeGuard
 
 import attrs
 
 from plica.core import Name, fresh
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.text.script.scope import Nowhere, Outer
+from plica.ir.text.trail import Trail
 from plica.ir.text.word import DTYPE_WORDS, KERNEL_WORDS
 from plica.ir.type import DType
 
@@ -47,46 +47,28 @@ class Bound:
         return ARTICLE.get(self.what, f"a {self.what}")
 
 
-class KernelScope:
-    """The names of one kernel while it is read."""
+class KernelScope(Trail["str | Name", Bound]):
+    """The names of one kernel while it is read: what texts mean, and the variables in scope."""
 
     def __init__(self, outer: Outer) -> None:
+        super().__init__()
         self.outer = outer
         self.extents: dict[ScalarVar, Scalar] = {}  # of each loop and block variable
         self.views: dict[Buffer, tuple[Buffer, Scalar]] = {}  # what each is of, where it begins
-        self._table: dict[str, Bound] = {}
-        self._active: Counter[Name] = Counter()
-        self._trail: list[tuple[str, Bound | None, Name | None]] = []
 
     def find(self, name: str) -> Bound | None:
         """The kernel's own binding of `name`."""
-        return self._table.get(name)
-
-    def mark(self) -> int:
-        """The current position, to return to with `leave`."""
-        return len(self._trail)
-
-    def leave(self, mark: int) -> None:
-        """Removes the bindings made since `mark`."""
-        while len(self._trail) > mark:
-            text, before, name = self._trail.pop()
-            if before is None:
-                del self._table[text]
-            else:
-                self._table[text] = before
-            if name is not None:
-                self._active[name] -= 1
+        return self.table.get(name)
 
     def bind(self, text: str, bound: Bound, name: Name | None = None) -> None:
-        """From here on `text` has this meaning."""
-        self._trail.append((text, self._table.get(text), name))
-        self._table[text] = bound
+        """From here on `text` has this meaning, and a variable this name."""
+        self.put(text, bound)
         if name is not None:
-            self._active[name] += 1
+            self.put(name, bound)
 
     def free(self, hint: str) -> Name:
         """A name like the hint that no variable in scope has."""
-        return fresh(Name(hint), _Positive(self._active))
+        return fresh(Name(hint), self.table)
 
     def variable(self, text: str, what: What, dtype: DType, hint: str | None = None) -> ScalarVar:
         """A variable, called `text` from here on."""
@@ -97,18 +79,14 @@ class KernelScope:
 
     def known(self) -> list[str]:
         """The names that mean something here, for suggestions."""
-        return [*self._table, *DTYPE_WORDS, *KERNEL_WORDS]
+        return [*filter(is_text, self.table), *DTYPE_WORDS, *KERNEL_WORDS]
 
     def buffers(self) -> list[str]:
         """The names of buffers, for suggestions."""
-        return [text for text, bound in self._table.items() if bound.what == "buffer"]
+        names = self.table.items()
+        return [name for name, bound in names if is_text(name) and bound.what == "buffer"]
 
 
-class _Positive:
-    """The keys of a counter that are counted."""
-
-    def __init__(self, counts: Counter[Name]) -> None:
-        self.counts = counts
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, Name) and self.counts[name] > 0
+def is_text(name: str | Name) -> TypeGuard[str]:
+    """Whether a key of a scope is a text, not the name of a variable."""
+    return isinstance(name, str)

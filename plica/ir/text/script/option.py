@@ -37,8 +37,7 @@ class OptionReader(ExpressionReader):
                     pass
                 case _:
                     message = "A function has no other decorator than plica.function."
-                    shown = self.origin.excerpt(decorator)
-                    self.unsupported(decorator, message, expected="@plica.function", found=shown)
+                    self.bad(decorator, "@plica.function", message)
         return found
 
     def is_decorator(self, node: ast.expr, name: str = "function") -> bool:

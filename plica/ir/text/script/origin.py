@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from plica.core import ScriptError, Term, did_you_mean
+from plica.ir.text.word import DTYPE_WORDS
 from plica.runtime.error import Diagnostic, Place
 
 Node: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.pattern | ast.keyword | ast.alias
@@ -109,6 +110,28 @@ class SourceReader:
     def unsupported(self, node: Node, message: str, **more: str | None) -> None:
         """Note that something valid in Python is not part of the language."""
         self.error(node, "unsupported-syntax", message, **more)
+
+    def bad(
+        self, node: Node, expected: str, message: str = "This is not what stands here."
+    ) -> None:
+        """Note that something else is expected than what stands here."""
+        self.unsupported(node, message, expected=expected, found=self.origin.excerpt(node))
+
+    def no_dtype(self, node: Node) -> None:
+        """Note that a word is no dtype."""
+        shown, words = self.origin.excerpt(node), ", ".join(DTYPE_WORDS)
+        hint = self.problems.suggest(shown, DTYPE_WORDS)
+        message = "This is no dtype."
+        self.error(node, "unbound-name", message, expected=words, found=shown, suggestion=hint)
+
+    def plain_parameters(self, args: ast.arguments, message: str, expected: str) -> list[ast.arg]:
+        """The parameters of a function, which has no others than plain ones."""
+        extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
+        for arg in extra:
+            self.unsupported(arg, message, expected=expected)
+        for default in [*args.defaults, *filter(None, args.kw_defaults)]:
+            self.unsupported(default, "Parameters have no default values.")
+        return args.args
 
 
 def is_docstring(node: ast.stmt) -> bool:

@@ -22,6 +22,7 @@ from plica.core import Name
 from plica.ir.graph.expression import Constructor, Expr, Var
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import ScalarVar
+from plica.ir.text.trail import Trail
 from plica.ir.text.word import BUILTINS, KERNEL_WORDS, SCRIPT_WORDS
 from plica.ir.type import DataName, Type, TypeVar
 
@@ -132,18 +133,42 @@ def inside(of: Word, name: str) -> Word | None:
     return Word(f"{of.path}.{name}") if of.path.partition(".")[0] == "op" else None
 
 
-class NameScope:
-    """The names of one function while it is read.
+class Scoped(Protocol):
+    """The names of a function or a kernel, and those around it."""
+
+    outer: Outer
+
+    def find(self, name: str) -> object | None:
+        """What the function itself binds under this name, or None."""
+
+
+def meaning(node: ast.expr, scope: Scoped) -> Meaning | None:
+    """The meaning of a dotted name outside the function, or None."""
+    steps: list[str] = []
+    while isinstance(node, ast.Attribute):
+        steps.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or scope.find(node.id) is not None:
+        return None
+    found: Meaning | None = scope.outer.find(node.id)
+    if found is None:
+        found = word(node.id)
+    for step in reversed(steps):
+        found = inside(found, step) if isinstance(found, Word) else None
+    return found
+
+
+class NameScope(Trail[str, "tuple[Local, int]"]):
+    """The names of one function while it is read, each with how many were bound before.
 
     Dims and types are stored in the same table under names that are no identifiers: `dim n` and
     `type A`.
     """
 
     def __init__(self, outer: Outer) -> None:
+        super().__init__()
         self.outer = outer
         self.regions: list[DeferredRegion] = []  # those being read, innermost last
-        self._table: dict[str, tuple[Local, int]] = {}
-        self._trail: list[tuple[str, tuple[Local, int] | None]] = []
         self._used: dict[str, int] = {}
 
     def fresh(self, hint: str, kind: str = "") -> Name:
@@ -152,38 +177,22 @@ class NameScope:
         self._used[kind + hint] = index + 1
         return Name(hint, index)
 
-    def mark(self) -> int:
-        """The current position, to return to with `leave`."""
-        return len(self._trail)
-
     def bind(self, name: str, meaning: Local) -> None:
         """From here on `name` has this meaning."""
-        trail = self._trail
-        trail.append((name, self._table.get(name)))
-        self._table[name] = meaning, len(trail)
-
-    def leave(self, mark: int) -> None:
-        """Removes the bindings made since `mark`."""
-        trail = self._trail
-        while len(trail) > mark:
-            name, before = trail.pop()
-            if before is None:
-                del self._table[name]
-            else:
-                self._table[name] = before
+        self.put(name, (meaning, self.mark()))
 
     def find(self, name: str) -> Local | None:
         """The function's own binding of `name`."""
-        if (entry := self._table.get(name)) is None:
+        if (entry := self.table.get(name)) is None:
             return None
-        if self.regions and entry[1] <= self.regions[-1].start:
+        if self.regions and entry[1] < self.regions[-1].start:
             self.regions[-1].needs[name] = entry
         return entry[0]
 
     def enter(self, region: DeferredRegion) -> None:
         """Begin to read a region here."""
         region.active = True
-        region.start = len(self._trail)
+        region.start = self.mark()
         self.regions.append(region)
 
     def finish(self, region: DeferredRegion, value: Expr) -> None:
@@ -195,25 +204,25 @@ class NameScope:
         if self.regions:
             around = self.regions[-1]
             for name, entry in region.needs.items():
-                if entry[1] <= around.start:
+                if entry[1] < around.start:
                     around.needs[name] = entry
 
     def still_fits(self, region: DeferredRegion) -> bool:
         """Whether every name a region used means here what it meant where it was read."""
         return all(
-            name in self._table and self._table[name][0] is meaning
+            name in self.table and self.table[name][0] is meaning
             for name, (meaning, _) in region.needs.items()
         )
 
     def known(self) -> list[str]:
         """The names that mean something here, for suggestions."""
-        local = [name for name in self._table if " " not in name]
+        local = [name for name in self.table if " " not in name]
         return [*local, *self.outer.known(), *SCRIPT_WORDS, *_ROOTS]
 
     def known_dims(self) -> list[str]:
         """The dims that can be named here, for suggestions."""
-        return [name[4:] for name in self._table if name.startswith("dim ")]
+        return [name[4:] for name in self.table if name.startswith("dim ")]
 
     def known_types(self) -> list[str]:
         """The type variables that can be named here, for suggestions."""
-        return [name[5:] for name in self._table if name.startswith("type ")]
+        return [name[5:] for name in self.table if name.startswith("type ")]

@@ -35,7 +35,7 @@ class BodyReader(OptionReader):
         mark = self.scope.mark()
         types = self.bind_types(list(options.forall))
         dims = self.bind_dims(list(options.dims or ()))
-        args = self.plain_parameters(node.args)
+        args = self.parameters(node.args)
         self.open = [] if options.dims is None else None
         annotated = [None if a.annotation is None else self.read(a.annotation) for a in args]
         dims = tuple([met for _, met in self.open]) if self.open is not None else dims

@@ -41,6 +41,7 @@ from plica.ir.type import DataName, FuncType, infer
 from plica.runtime.error import Place, wrong_argument
 
 CORRECT: Final = "Correct the text until python -m py_compile accepts it."
+EXTERN: Final = 'plica.extern("symbol", Fn[(A,), R])'
 
 MAX_CHARACTERS: Final = 1 << 30
 """Characters of a text; more are refused before anything is done with them."""
@@ -243,12 +244,16 @@ class TextReader(SourceReader):
 
         return read
 
-    def _function(self, node: ast.FunctionDef) -> Callable[[], None]:
-        reader = self.reader()
+    def _variable(self, node: ast.FunctionDef) -> Var:
+        """The variable of a function or a kernel."""
         variable = Var(Name(node.name), None)
         if self._declare(node, node.name):
             self.values[node.name] = variable
             self.places.note(variable, self.origin, node)
+        return variable
+
+    def _function(self, node: ast.FunctionDef) -> Callable[[], None]:
+        reader, variable = self.reader(), self._variable(node)
 
         def read() -> None:
             if not node.decorator_list:
@@ -265,10 +270,7 @@ class TextReader(SourceReader):
         return self.reader().is_decorator(callee, "kernel")
 
     def _kernel(self, node: ast.FunctionDef) -> Callable[[], None]:
-        variable = Var(Name(node.name), None)
-        if self._declare(node, node.name):
-            self.values[node.name] = variable
-            self.places.note(variable, self.origin, node)
+        variable = self._variable(node)
         for each in node.decorator_list:
             if not self._is_kernel(each):
                 message = "A kernel has no other decorator than plica.kernel."
@@ -288,13 +290,8 @@ class TextReader(SourceReader):
         if reader.is_decorator(call.func, "extern"):
             extern = read_extern(reader, call)
         else:
-            expected = 'plica.extern("symbol", Fn[(A,), R])'
-            self.unsupported(
-                node,
-                "Only externs are assigned outside functions.",
-                expected=expected,
-                found=self.origin.excerpt(call),
-            )
+            message = "Only externs are assigned outside functions."
+            self.unsupported(node, message, expected=EXTERN, found=self.origin.excerpt(call))
         if extern is not None and self._declare(node, name):
             variable = Var(Name(name), extern.type)
             self.values[name] = variable
@@ -331,10 +328,7 @@ def read_data(reader: BodyReader, node: ast.ClassDef, forall: list[str]) -> Data
                 pass
             case _:
                 message = "A data type holds its constructors, each with a tuple of types."
-                found = reader.origin.excerpt(each)
-                reader.error(
-                    each, "unsupported-syntax", message, expected="Node: (Tree, Tree)", found=found
-                )
+                reader.bad(each, "Node: (Tree, Tree)", message)
     return DataDef(types, tuple(made.values()))
 
 
@@ -353,9 +347,5 @@ def read_extern(reader: BodyReader, call: ast.Call) -> Extern | None:
             if isinstance(of, FuncType):
                 whole = FuncType((*of.dims, *met), of.types, of.params, of.ret)
                 return Extern(symbol, whole, gradient)
-    message = "An extern is a symbol and a function type."
-    expected = 'plica.extern("symbol", Fn[(A,), R])'
-    reader.error(
-        call, "unsupported-syntax", message, expected=expected, found=reader.origin.excerpt(call)
-    )
+    reader.bad(call, EXTERN, "An extern is a symbol and a function type.")
     return None

@@ -16,13 +16,14 @@ from typing import Final
 from plica.core import Name
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.text.script.origin import Origin, Problems, SourceReader
-from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
+from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, meaning, word
 from plica.ir.text.word import DTYPE_WORDS
 from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, i64
 from plica.ir.type.dim_text import read_dim
 from plica.ir.type.term import TypeTerm
 
 UNIT: Final = TupleType(())
+NO_SHAPE: Final = "A shape is a tuple of numbers and names in quotes."
 
 
 class TypeReader(SourceReader):
@@ -37,18 +38,7 @@ class TypeReader(SourceReader):
 
     def meaning(self, node: ast.expr) -> Meaning | None:
         """The meaning of a dotted name outside the function, or None."""
-        steps: list[str] = []
-        while isinstance(node, ast.Attribute):
-            steps.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or self.scope.find(node.id) is not None:
-            return None
-        found: Meaning | None = self.scope.outer.find(node.id)
-        if found is None:
-            found = word(node.id)
-        for step in reversed(steps):
-            found = inside(found, step) if isinstance(found, Word) else None
-        return found
+        return meaning(node, self.scope)
 
     def read(self, node: ast.expr) -> Type:
         """The type of an annotation."""
@@ -66,6 +56,13 @@ class TypeReader(SourceReader):
         """The element type of a name."""
         found = self.meaning(node)
         return DTYPE_WORDS.get(found.path) if isinstance(found, Word) else None
+
+    def dtype_argument(self, node: ast.expr) -> DType | None:
+        """The element type of a name; that it is none is said."""
+        dtype = self.dtype(node)
+        if dtype is None and not self.shadowed(node):
+            self.no_dtype(node)
+        return dtype
 
     def shadowed(self, node: ast.expr) -> bool:
         """Whether a word means something else here; if so, say it."""
@@ -141,18 +138,9 @@ class TypeReader(SourceReader):
 
     def _tensor(self, shape: ast.expr, dtype: ast.expr) -> Type:
         if not isinstance(shape, ast.Tuple):
-            self._no_shape(shape)
+            self.bad(shape, '(2, "n")', NO_SHAPE)
             return UNIT
-        of = self.dtype(dtype)
-        if of is None and not self.shadowed(dtype):
-            self.error(
-                dtype,
-                "unbound-name",
-                "This is no dtype.",
-                expected=", ".join(DTYPE_WORDS),
-                found=self.origin.excerpt(dtype),
-                suggestion=self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS),
-            )
+        of = self.dtype_argument(dtype)
         sizes = tuple([self.size(elt) for elt in shape.elts])
         return TensorType(sizes, of or i64)
 
@@ -166,16 +154,8 @@ class TypeReader(SourceReader):
             case ast.Constant(str() as text):
                 return self.dim(node, text)
             case _:
-                self._no_shape(node)
+                self.bad(node, '(2, "n")', NO_SHAPE)
                 return Lit(1, i64)
-
-    def _no_shape(self, node: ast.expr) -> None:
-        self.unsupported(
-            node,
-            "A shape is a tuple of numbers and names in quotes.",
-            expected='(2, "n")',
-            found=self.origin.excerpt(node),
-        )
 
     def _data(self, node: ast.expr, data: Data, args: tuple[Type, ...]) -> Type:
         if len(args) != data.arity:
@@ -226,8 +206,7 @@ class TypeReader(SourceReader):
                 self.error(node, "duplicate-name", f"{twice[0]!r} is bound twice.")
             if all(name.isidentifier() for name in names):
                 return list(dict.fromkeys(names))
-        message = "Names are given in one string, separated by blanks."
-        self.unsupported(node, message, expected='"A B"', found=self.origin.excerpt(node))
+        self.bad(node, '"A B"', "Names are given in one string, separated by blanks.")
         return []
 
     def bind_types(self, names: list[str], fresh: bool = True) -> tuple[TypeVar, ...]:
@@ -247,10 +226,6 @@ class TypeReader(SourceReader):
         return tuple(made)
 
     def _no_type(self, node: ast.expr) -> Type:
-        self.unsupported(
-            node,
-            "This is no type.",
-            expected='Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type',
-            found=self.origin.excerpt(node),
-        )
+        example = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'
+        self.bad(node, example, "This is no type.")
         return UNIT

@@ -84,7 +84,7 @@ class ValueReader(TypeReader):
         if path in DTYPE_WORDS and plain and len(args) == 1:
             return self._array(node, args[0], DTYPE_WORDS[path], scalar=True)
         if path == "const" and plain and len(args) in (1, 2):
-            of = self._dtype_argument(args[1]) if len(args) == 2 else None
+            of = self.dtype_argument(args[1]) if len(args) == 2 else None
             return self._array(node, args[0], of)
         if path in ("data", "archived") and plain and len(args) == 3:
             return self._stored(node, path, self.value(args[0]), self.value(args[1]), args[2])
@@ -125,7 +125,7 @@ class ValueReader(TypeReader):
     def _stored(
         self, node: ast.Call, path: str, content: Value, shape: Value, kind: ast.expr
     ) -> Const | None:
-        dtype = self._dtype_argument(kind)
+        dtype = self.dtype_argument(kind)
         sizes = type(shape) is tuple and all(type(n) is int and n >= 0 for n in shape)
         if dtype is None or type(content) is not str or not sizes:
             return self._bad(node, f'{path}("…", (2, 3), f32)')
@@ -154,14 +154,6 @@ class ValueReader(TypeReader):
             return self._bad(node, "the constant that was printed", "another one under its key")
         return constant
 
-    def _dtype_argument(self, node: ast.expr) -> DType | None:
-        dtype = self.dtype(node)
-        if dtype is None and not self.shadowed(node):
-            expected = ", ".join(DTYPE_WORDS)
-            text = self.origin.excerpt(node)
-            self.error(node, "unbound-name", "This is no dtype.", expected=expected, found=text)
-        return dtype
-
     def _bad(self, node: ast.Call, expected: str, found: str | None = None) -> Const | None:
         shown = found or self.origin.excerpt(node)
         self.error(node, "bad-constant", "This is no constant.", expected=expected, found=shown)
@@ -189,8 +181,7 @@ class ValueReader(TypeReader):
 
     def _no_value(self, node: ast.expr) -> Value:
         expected = "numbers, strings, dtypes, dims and tuples of them"
-        message = "An attribute must be known without running anything."
-        self.unsupported(node, message, expected=expected, found=self.origin.excerpt(node))
+        self.bad(node, expected, "An attribute must be known without running anything.")
         return WRONG
 
 

@@ -356,7 +356,7 @@ class _Printer:
         loops = [self.names.of(each) for each in stmt.bindings if isinstance(each, ScalarVar)]
         for var, kind, loop in zip(stmt.vars, stmt.kinds, loops, strict=True):
             groups.setdefault(kind, []).append(loop)
-            self.names.show(var, loop)
+            self.names.put(var, loop)
         return [f"{kind}={parenthesised(names)}" for kind, names in groups.items()]
 
     def _operands(

@@ -23,6 +23,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.text.show.attribute import float_text, string_text
 from plica.ir.text.show.layout import StatementSpot, meet
 from plica.ir.text.show.name import IdentifierSupply
+from plica.ir.text.trail import Trail
 from plica.ir.type import DType, bool_, f32, i64
 
 DEPTH: Final = 16  # how deep an expression may be before a part of it is named
@@ -48,45 +49,26 @@ def natural(value: bool | int | float) -> DType:
     return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
-class ScalarNames:
+class ScalarNames(Trail[Term, str]):
     """The text of each variable and buffer in scope.
 
     A variable bound in several places has one text, unless one place is inside another.
     """
 
     def __init__(self, supply: IdentifierSupply) -> None:
+        super().__init__()
         self.supply = supply
-        self.shown: dict[Term, str] = {}
         self._first: dict[Term, str] = {}
-        self._trail: list[tuple[Term, str | None]] = []
 
     def of(self, term: sc.Buffer | sc.ScalarVar) -> str:
         """The text of a variable; one that nothing binds gets a text all the same."""
-        return self.shown.get(term) or self._draw(term)
+        return self.table.get(term) or self._draw(term)
 
     def bind(self, term: sc.Buffer | sc.ScalarVar) -> str:
         """The text of a variable from here on."""
-        text = self.supply.draw(term.name) if term in self.shown else self._draw(term)
-        self.show(term, text)
+        text = self.supply.draw(term.name) if term in self.table else self._draw(term)
+        self.put(term, text)
         return text
-
-    def show(self, term: sc.Buffer | sc.ScalarVar, text: str) -> None:
-        """From here on the variable has the text of another one."""
-        self._trail.append((term, self.shown.get(term)))
-        self.shown[term] = text
-
-    def mark(self) -> int:
-        """The current position, to return to with `leave`."""
-        return len(self._trail)
-
-    def leave(self, mark: int) -> None:
-        """Removes the names bound since `mark`."""
-        while len(self._trail) > mark:
-            term, before = self._trail.pop()
-            if before is None:
-                del self.shown[term]
-            else:
-                self.shown[term] = before
 
     def _draw(self, term: sc.Buffer | sc.ScalarVar) -> str:
         if (text := self._first.get(term)) is None:
@@ -116,7 +98,7 @@ class ScalarPrinter:
                 self.literal(term, dtype) if isinstance(term, sc.Lit) else self.text(term, {})[0]
                 for term, dtype in roots
             ]
-        terms = axes_apart([term for term, _ in roots], self.names.shown)
+        terms = axes_apart([term for term, _ in roots], self.names.table)
         order = _order(terms)
         top = StatementSpot()
         spots, uses, inside = _places(order, terms, top)
