@@ -23,7 +23,7 @@ class Name(NamedTuple):
         return self.hint if self.index == 0 else f"{self.hint}_{self.index}"
 
 
-def fresh(like: Name, used: Container[Name]) -> Name:
+def fresh(like: Name, used: Container[object]) -> Name:
     """The first name with the hint of `like` that is not used."""
     index = like.index
     while (name := Name(like.hint, index)) in used:

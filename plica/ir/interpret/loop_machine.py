@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
+from attrs import define
+
 from plica.core import CompilerBug, EvaluationError, Term, free_vars, name_of
 from plica.ir.interpret.race import Strand, ThreadGrid
 from plica.ir.interpret.scalar_program import Line, line, run_line
@@ -295,28 +297,22 @@ class _Prepared:
         self.followed = frozenset[Term]().union(*followed)
 
 
+@define(eq=False)
 class _Loop:
     """A loop under way: the next iteration, and what its variable was outside."""
 
-    __slots__ = ("body", "extent", "hidden", "next", "strand", "var")
-
-    def __init__(
-        self, var: Term, extent: int, body: st.Stmt, hidden: Any, strand: Strand | None
-    ) -> None:
-        self.var = var
-        self.extent = extent
-        self.body = body
-        self.hidden = hidden
-        self.strand = strand
-        self.next = 0
+    var: Term
+    extent: int
+    body: st.Stmt
+    hidden: Any
+    strand: Strand | None
+    next: int = 0
 
 
+@define(eq=False)
 class _Leave:
     """The end of a scope: variables and buffers are again what they were outside."""
 
-    __slots__ = ("hidden", "terms", "thread")
-
-    def __init__(self, terms: Sequence[Term], hidden: Sequence[Any], thread: Any = None) -> None:
-        self.terms = terms
-        self.hidden = hidden
-        self.thread = thread
+    terms: Sequence[Term]
+    hidden: Sequence[Any]
+    thread: Any = None

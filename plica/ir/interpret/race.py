@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from attrs import define, field
+
 from plica.core import Term
 from plica.ir.interpret.storage import Storage, Watcher
 from plica.ir.loop.memory_scope import WARP, MemoryScope
@@ -38,15 +40,13 @@ _CROWD: Final = ("many",)  # more than one thread, or more than one block
 _AXES: Final = ("x", "y", "z")
 
 
+@define(eq=False)
 class Strand:
     """A parallel loop under way: its present iteration, and who touched what during it."""
 
-    __slots__ = ("iteration", "seen", "written")
-
-    def __init__(self) -> None:
-        self.iteration = 0
-        self.seen: dict[tuple[Storage, int], int] = {}
-        self.written: dict[tuple[Storage, int], int] = {}
+    iteration: int = 0
+    seen: dict[tuple[Storage, int], int] = field(factory=dict)
+    written: dict[tuple[Storage, int], int] = field(factory=dict)
 
     def read(self, storage: Storage, at: int) -> None:
         """A read races with a write of another iteration."""
@@ -79,20 +79,16 @@ class Strand:
         )
 
 
+@define(eq=False)
 class _Touched:
     """The writers and readers of one element in a launch, and the times of their last accesses."""
 
-    __slots__ = (
-        "read_block", "read_phase", "read_thread", "write_block", "write_phase", "write_thread",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.write_block: Any = None
-        self.write_thread: Any = None
-        self.write_phase = -1
-        self.read_block: Any = None
-        self.read_thread: Any = None
-        self.read_phase = -1
+    write_block: Any = None
+    write_thread: Any = None
+    write_phase: int = -1
+    read_block: Any = None
+    read_thread: Any = None
+    read_phase: int = -1
 
 
 class ThreadGrid:

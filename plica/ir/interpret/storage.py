@@ -14,10 +14,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
+from attrs import Factory, define, field
 
 from plica.core.diagnostic import MAX_TENSOR_BYTES, EvaluationError, too_large
 from plica.ir.interpret.lane import strides_of
@@ -38,49 +39,26 @@ class Watcher(Protocol):
         """Whether a read of an undefined element may turn out to be a race instead."""
 
 
+@define(eq=False)
 class Storage:
     """The elements of one buffer."""
 
-    __slots__ = (
-        "buffer", "constant", "item", "items", "offset", "private", "root", "shape", "strides",
-        "watchers", "written",
-    )  # fmt: skip
+    buffer: Buffer
+    shape: tuple[int, ...]
+    items: Array
+    written: bytearray
+    watchers: Sequence[Watcher]
+    strides: tuple[int, ...] = field(converter=tuple)
+    offset: int
+    root: Storage = Factory(lambda self: self, takes_self=True)
+    constant: bool = False  # nobody writes it, so that reading it needs no notes
+    item: Callable[[int], Any] = field(init=False)
+    private: bool = field(init=False)
 
-    def __init__(  # noqa: PLR0917  # a storage is these things
-        self,
-        buffer: Buffer,
-        shape: tuple[int, ...],
-        items: Array,
-        written: bytearray,
-        watchers: Sequence[Watcher],
-        strides: Sequence[int],
-        offset: int,
-        root: Storage | None = None,
-    ) -> None:
-        self.buffer = buffer
-        self.shape = shape
-        self.items = items
-        self.item = items.item
-        self.written = written
-        self.watchers = watchers
-        self.strides = tuple(strides)
-        self.offset = offset
-        self.root = self if root is None else root
-        self.constant = False  # nobody writes it, so that reading it needs no notes
-        self.private = is_scope(buffer.scope) and scope(buffer.scope).reach == "thread"
-
-    @staticmethod
-    def of(
-        buffer: Buffer,
-        array: Array,
-        watchers: Sequence[Watcher],
-        strides: tuple[int, ...] | None = None,
-    ) -> Storage:
-        """A buffer with the contents of an array."""
-        new = Storage.blank(buffer, array.shape, watchers, strides)
-        new.whole()[...] = array
-        new.marks()[...] = 1
-        return new
+    def __attrs_post_init__(self) -> None:
+        self.item = self.items.item
+        reach = self.buffer.scope
+        self.private = is_scope(reach) and scope(reach).reach == "thread"
 
     @staticmethod
     def blank(
@@ -103,12 +81,10 @@ class Storage:
 
     def fresh(self) -> Storage:
         """Another storage of the same form, undefined."""
-        count = len(self.written)
-        items = np.zeros(count, self.items.dtype)
+        items, written = np.zeros_like(self.items), bytearray(len(self.written))
         return Storage(
-            self.buffer, self.shape, items, bytearray(count), self.watchers,
-            self.strides, self.offset,
-        )  # fmt: skip
+            self.buffer, self.shape, items, written, self.watchers, self.strides, self.offset
+        )
 
     def view(
         self, buffer: Buffer, starts: Sequence[int], extents: Sequence[int], kept: Sequence[int]

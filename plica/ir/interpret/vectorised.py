@@ -139,12 +139,9 @@ class _Plan:
             holder = Buffer(var.name, (), var.dtype, "variable")
             stand_ins[var] = Load(holder, ())
             self.outer.append((var, tape.buffer(holder), var.dtype.numpy))
-        sure = _Sure(unsure)
 
         def place(term: Scalar) -> tuple[int, int]:
-            fixed = sure(term)
-            new = substitute(fixed, stand_ins) if stand_ins else fixed
-            return tape.place(new)
+            return tape.place(substitute(_sure(term, unsure), stand_ins))
 
         self.guard = place(of.guard)
         self.inside = place(of.inside)
@@ -335,19 +332,13 @@ def _marks(of: Buffer) -> Buffer:
     return Buffer(of.name, of.shape, bool_, "written")
 
 
-class _Sure:
+def _sure(term: Scalar, unsure: tuple[Buffer, ...]) -> Scalar:
     """Loads of buffers that are not written everywhere become loads outside where undefined."""
 
-    def __init__(self, unsure: tuple[Buffer, ...]) -> None:
-        self.unsure = frozenset(unsure)
-
-    def __call__(self, term: Scalar) -> Scalar:
-        if not self.unsure or free_vars(term).isdisjoint(self.unsure):
-            return term
-        return map_bottom_up(self.guarded, term)
-
-    def guarded(self, node: Term) -> Term:
-        if not isinstance(node, Load) or node.buffer not in self.unsure:
+    def guarded(node: Term) -> Term:
+        if not isinstance(node, Load) or node.buffer not in unsure:
             return node
         beyond = Load(node.buffer, node.buffer.shape)
         return Select(Load(_marks(node.buffer), node.indices), node, beyond)
+
+    return term if free_vars(term).isdisjoint(unsure) else map_bottom_up(guarded, term)
