@@ -23,36 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from math import prod
 from typing import Final, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.type import f32
 from plica.runtime.late import late, lazy_imports
-from plica.schedule.default import role
-from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import panel_of
 from plica.schedule.default.processor_form import FORMS, candidates, formed
-from plica.schedule.default.register_tile import (
-    beside,
-    data_ahead,
-    has_far_weights,
-    operand_bytes,
-    panel_tile,
-    rows_together,
-    tile_of,
-    tiles_of_panel,
-)
-from plica.schedule.default.register_tile_schedule import scheduled
-from plica.schedule.default.role import contraction_blocks, made_by
-from plica.schedule.default.share import cycles, pays, read_times
-from plica.schedule.do import Body, DoBlock as Do, do, run
+from plica.schedule.do import DoBlock as Do, run
 from plica.schedule.form import AS_WRITTEN, ScheduleTables
 from plica.schedule.hoist import hoist
 from plica.schedule.problem import ScheduleRefused
@@ -63,8 +45,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
     from plica.schedule.default.general_schedule import general_schedule
-    from plica.schedule.default.operand_copy import copied_operand, is_unpacked, unpacked_panel
-    from plica.schedule.default.panel_schedule import panel_schedule
 
 __all__ = [
     "FORMS", "PROCESSOR", "RefusedTemplate", "candidates", "default_schedule", "default_trace",
@@ -173,62 +153,6 @@ def in_codes(kernel: Kernel, machine: Machine) -> Do | None:
     return coded_dot_schedule(kernel, machine) or coded_schedule(kernel, machine)
 
 
-def in_panels(kernel: Kernel, machine: Machine) -> Do | None:
-    panel = panel_of(kernel, machine)
-    return None if panel is None else panel_schedule(kernel, panel, machine)
-
-
-def in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
-    """A contraction in tiles of registers."""
-    roles, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
-    if roles is None or stages is None:
-        return None
-    pad = stages.data
-    near = pad is not None and made_by(pad) not in kernel.params
-    panels = near and pad is not None and not roles.batch and is_unpacked(pad)
-    if panels:  # steps are as far apart as rows of a panel
-        roles = evolve(roles, apart=prod(roles.extents[at] for at in roles.terms) * f32.bytes)
-    lanes = fewest_lanes(roles.extents[roles.lane], machine.lanes(roles.dtype))
-    work = cycles(machine, roles.products, kernel.params, roles.dtype)
-    cores = machine.cores if pays(machine, roles.products, kernel.params, roles.dtype) else 1
-    tile = panel_tile(roles, machine, lanes) if panels else tile_of(roles, machine, lanes, cores)
-    tile, more = (tile, None) if panels else beside(roles, tile, machine, lanes)
-    reads = read_times(machine, *operand_bytes(roles, stages.reduction), work)
-    kept = stages.again is not None
-    of_cores = cores if reads[0] > reads[1] else 1
-    together = (
-        tiles_of_panel(roles, tile, machine) if panels
-        else tiles_together(roles, tile, lanes, machine, of_cores, kept=kept)
-    )  # fmt: skip
-    whole_rows = together or kept or more is not None
-    rows = 0 if whole_rows else rows_together(roles, stages.reduction, tile, lanes, machine)
-
-    @do
-    def whole() -> Body:
-        yield scheduled(
-            roles,
-            stages,
-            tile,
-            lanes,
-            together,
-            pads=near,
-            cores=cores,
-            region=machine.rates.region / work,
-            reads=reads,
-            fetches=not rows and more is None and has_far_weights(roles, machine),
-            ahead=data_ahead(roles, stages.reduction, tile, lanes, machine),
-            beside=more,
-            rows=rows,
-        )
-        if pad is not None:
-            copied = copied_operand(pad, machine, cores, near=near, turns=False)
-            yield from unpacked_panel(pad) if panels else copied
-        if stages.weight is not None:
-            yield from copied_operand(stages.weight, machine, cores, near=False, turns=True)
-
-    return whole
-
-
 _PLACES: Final = {
     "scan": "scan:scan_schedule", "scatter": "scattered:scatter_schedule",
     "coded-digits": "coded_digit_schedule:coded_digit_schedule", "coded-rows": "choose:in_codes",
@@ -241,7 +165,8 @@ _PLACES: Final = {
     "elementwise": "elementwise:elementwise_schedule",
     "window": "depthwise_schedule:window_schedule", "folds": "fold_schedule:fold_schedule",
     "byte-tiles": "tile_product:tile_schedule", "dot-by-four": "dot_product_schedule:dot_schedule",
-    "column-panels": "choose:in_panels", "register-tile": "choose:in_tiles",
+    "column-panels": "register_tile_schedule:in_panels",
+    "register-tile": "register_tile_schedule:in_tiles",
 }  # fmt: skip
 
 TEMPLATES: Final[dict[str, Template]] = {

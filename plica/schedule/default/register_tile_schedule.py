@@ -1,32 +1,56 @@
-"""The schedule of a contraction: a tile of sums in registers, finished where it is made.
+"""The template of contractions: a tile of sums in registers, finished where it is made.
 
 for …, tiles of lanes, tiles of the other axis:
     sum[tile] = 0                                  registers
     for terms: sum[tile] += data * weight          vectors x single elements
     out[tile] = f(sum[tile])
 
-The tile and the order of tiles are chosen by `plica.schedule.default.register_tile`.
+The tile and the order of tiles are chosen by `plica.schedule.default.register_tile`.  A contraction
+in panels (`plica.schedule.default.panel`) has another order, and its data is copied for each group
+of columns:
+
+for groups of columns:
+    panel = columns of the group                   in vectors, a row after the other
+    for tiles of outputs, tiles of columns: as above
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type import f32, known
 from plica.schedule import primitive as st
-from plica.schedule.default.machine import LINE, MIN_LANES
-from plica.schedule.default.nest import vectors
+from plica.schedule.default.estimate import fewest_lanes, tiles_together
+from plica.schedule.default.machine import LINE, MIN_LANES, Machine
+from plica.schedule.default.nest import opened, vectors
+from plica.schedule.default.operand_copy import (
+    copied_operand,
+    is_unpacked,
+    made_ready,
+    rows_in_vectors,
+    unpacked_panel,
+)
+from plica.schedule.default.panel import panel_of
 from plica.schedule.default.register_tile import (
-    TileLoop,
+    beside,
+    data_ahead,
+    has_far_weights,
     is_one_row,
     loops_around,
     loops_outside,
+    operand_bytes,
+    panel_tile,
+    rows_together,
     term_extents,
+    tile_of,
+    tiles_of_panel,
 )
-from plica.schedule.default.role import ContractionBlocks, Roles
+from plica.schedule.default.role import ContractionBlocks, Roles, contraction_blocks, made_by, roles
 from plica.schedule.default.run_schedule import (
     BRIEF,
     HELD,
@@ -38,64 +62,133 @@ from plica.schedule.default.run_schedule import (
     run_within,
     written_out,
 )
-from plica.schedule.default.share import SharedReads, share_of, shared
+from plica.schedule.default.share import SharedReads, cycles, pays, read_times, share_of, shared
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
+Nests: TypeAlias = Generator[Any, Any, list[tuple[Handle, ...]]]
+"""A part of a do-block, and the loops around tiles of each nest."""
+
 PASSES = 16  # a tile of weights that is used more often than that need not be fetched ahead
 
 
-def scheduled(
-    of: Roles,
-    blocks: ContractionBlocks,
-    tile: RegisterTile,
-    lanes: int,
-    block_of: int = 0,
-    *,
-    pads: bool = False,
-    cores: int = 1,
-    region: float = 0.0,
-    reads: tuple[float, float] = (0.0, 0.0),
-    fetches: bool = False,
-    ahead: int = 0,
-    beside: int | None = None,
-    rows: int = 0,
-) -> Do:
-    """The schedule with a tile; where the lanes are part of a loop, this many of them.
+def in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
+    """A contraction in tiles of registers."""
+    of, blocks = roles(kernel), contraction_blocks(kernel, runs=True)
+    if of is None or blocks is None:
+        return None
+    pad = blocks.data
+    near = pad is not None and made_by(pad) not in kernel.params
+    panels = near and pad is not None and not of.batch and is_unpacked(pad)
+    if panels:  # steps are as far apart as rows of a panel
+        of = evolve(of, apart=prod(of.extents[at] for at in of.terms) * f32.bytes)
+    lanes = fewest_lanes(of.extents[of.lane], machine.lanes(of.dtype))
+    work = cycles(machine, of.products, kernel.params, of.dtype)
+    cores = machine.cores if pays(machine, of.products, kernel.params, of.dtype) else 1
+    tile = panel_tile(of, machine, lanes) if panels else tile_of(of, machine, lanes, cores)
+    tile, more = (tile, None) if panels else beside(of, tile, machine, lanes)
+    reads = read_times(machine, *operand_bytes(of, blocks.reduction), work)
+    kept = blocks.again is not None
+    of_cores = cores if reads[0] > reads[1] else 1
+    together = (
+        tiles_of_panel(of, tile, machine) if panels
+        else tiles_together(of, tile, lanes, machine, of_cores, kept=kept)
+    )  # fmt: skip
+    whole_rows = together or kept or more is not None
+    rows = 0 if whole_rows else rows_together(of, blocks.reduction, tile, lanes, machine)
 
-    A number of step tiles go together, 0 for all, or a number of `rows` of the last outer loop, or
-    tiles of a single row. With `pads`, the padded copy of the data is made where it is needed. A
-    number of cores share outer loops; starting them takes the fraction `region` of a core's time,
-    and reading all data and weights `reads`. With `fetches`, the next tile's weights are
-    prefetched, and data `ahead` elements before. The whole loop `beside`, one of the outer ones, is
-    part of every tile.
-    """
-    schedule = _TileSchedule(
-        of, blocks, tile, lanes, block_of, pads, cores, region, reads, fetches, ahead, beside, rows
-    )
-    return do(schedule.at_once if blocks.again is None else schedule.in_runs)()
+    def copies() -> Body:
+        if pad is not None:
+            copied = copied_operand(pad, machine, cores, near=near, turns=False)
+            yield from unpacked_panel(pad) if panels else copied
+        if blocks.weight is not None:
+            yield from copied_operand(blocks.weight, machine, cores, near=False, turns=True)
+
+    schedule = TileSchedule(
+        of, blocks, tile, lanes, cores, together,
+        outside=(len(of.batch) or int(together > 0)) if near else 0,
+        region=machine.rates.region / work,
+        reads=reads,
+        near=of.near,
+        vector_bytes=lanes * of.dtype.bytes,
+        fetches=not rows and more is None and has_far_weights(of, machine),
+        ahead=data_ahead(of, blocks.reduction, tile, lanes, machine),
+        beside=more,
+        rows=rows,
+    )  # fmt: skip
+    return do(lambda: schedule.body(copies()))()
+
+
+def in_panels(kernel: Kernel, machine: Machine) -> Do | None:
+    """A contraction in panels: rows of the result are written in order, as far as columns of a
+    group go."""
+    panel, of = panel_of(kernel, machine), roles(kernel)
+    blocks = contraction_blocks(kernel, runs=True)
+    if panel is None or of is None or blocks is None:
+        return None
+    of = evolve(of, batch=tuple(sorted([*of.batch, *of.around])), around=())
+    columns, groups = blocks.data, len(of.batch) + 1  # loops down to those over groups of columns
+    near = columns is not None and made_by(columns) not in kernel.params
+    sizes = [known(extent) or 1 for extent in blocks.reduction.extents]
+    cores = machine.cores if pays(machine, prod(sizes), kernel.params) else 1
+
+    def copies() -> Body:
+        if columns is not None and near:
+            yield from _copied_columns(columns, groups, machine)
+        elif columns is not None:
+            yield from _all_copied(columns, len(of.terms), panel.group, machine, cores)
+        if blocks.source is not None:
+            yield from made_ready(blocks.source, shares=cores > 1)
+        if blocks.weight is not None:
+            yield from copied_operand(blocks.weight, machine, cores, near=False, turns=True)
+
+    schedule = TileSchedule(
+        of, blocks, panel.tile, panel.lanes, cores,
+        outside=groups if near else 0, sharing=groups, rows=panel.group,
+    )  # fmt: skip
+    return do(lambda: schedule.body(copies()))()
 
 
 @frozen
-class _TileSchedule:
-    """The schedule with a tile, with the parameters of `scheduled`."""
+class TileSchedule:
+    """The schedule with a tile; where the lanes are part of a loop, this many of them.
+
+    A number of step tiles go together (`block_of`, 0 for all), or a number of `rows` of the last
+    outer loop, or tiles of a single row.  The copy of the data is made where it is needed if loops
+    are `outside` of it.  A number of `cores` share so many first loops (`sharing`), or if that is 0
+    those that take the least: starting them takes the fraction `region` of a core's time, and
+    reading all data and weights `reads`.  Terms lie so `near` one another, and vectors have so many
+    bytes, which says how many terms are written out.  With `fetches`, the next tile's weights are
+    prefetched, and data `ahead` elements before.  The whole loop `beside`, one of the outer ones,
+    is part of every tile.
+    """
 
     of: Roles
     blocks: ContractionBlocks
     tile: RegisterTile
     lanes: int
-    block_of: int
-    pads: bool
     cores: int
-    region: float
-    reads: tuple[float, float]
-    fetches: bool
-    ahead: int
-    beside: int | None
-    rows: int
+    block_of: int = 0
+    outside: int = 0
+    sharing: int = 0
+    region: float = 0.0
+    reads: tuple[float, float] = (0.0, 0.0)
+    near: int = 0
+    vector_bytes: int = 0
+    fetches: bool = False
+    ahead: int = 0
+    beside: int | None = None
+    rows: int = 0
 
-    def at_once(self) -> Body:
+    def body(self, copies: Body) -> Body:
+        """All of it: runs one after another for all tiles where totals are kept."""
+        nests = yield from self.at_once() if self.blocks.again is None else self.in_runs()
+        yield from copies
+        for order in nests if self.cores > 1 else ():
+            yield from self.by_cores(order)
+
+    def at_once(self) -> Nests:
         """All terms of a tile, then the epilogue."""
         of, blocks = self.of, self.blocks
         total = yield st.block(str((blocks.total or blocks.reduction).label))
@@ -109,7 +202,7 @@ class _TileSchedule:
             sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
         else:
             sums.append((list(over), term_extents(of), nest.lane))
-        if self.pads and blocks.data is not None:  # after all that reads it
+        if self.outside and blocks.data is not None:  # after all that reads it
             copy = yield st.block(str(blocks.data.label))
             yield st.compute_at(copy, order[self.outside - 1])
         yield from vectors((*nest.places, nest.lane))
@@ -119,21 +212,17 @@ class _TileSchedule:
                 yield st.annotate(one[-1], "fetch", self.ahead)
             yield from self.summed_up(one, of.depth)
         yield from self.finished(last, len(order))
-        if self.cores > 1:
-            yield from self.by_cores(order, self.times())
+        return [order]
 
-    def in_runs(self) -> Body:
+    def in_runs(self) -> Nests:
         """Runs of terms in sequence, with totals kept."""
         ends = self.of.lane, self.lanes
-        merged = self.outside if self.pads else 0
         last, nests, sums = yield from run_by_run(
-            self.blocks, self.tiled, self.counts(), ends, merged
+            self.blocks, self.tiled, self.counts(), ends, self.outside
         )
         yield from self.summed_up(sums, prod(sums[1]))
         yield from self.finished(last, len(nests[-1]))
-        if self.cores > 1:
-            for order in nests:
-                yield from self.by_cores(order, self.times())
+        return nests
 
     def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
         """Splits the loops of a block into tiles, and reorders them."""
@@ -164,11 +253,8 @@ class _TileSchedule:
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
-        outside = self.outside if self.pads else 0
-        if self.blocks.again is not None:
-            yield st.reorder(*order[:outside], *over, *order[outside:], *step, *many, lane)
-        else:
-            yield st.reorder(*order, *over, *step, *many, lane)
+        before = len(order) if self.blocks.again is None else self.outside
+        yield st.reorder(*order[:before], *over, *order[before:], *step, *many, lane)
         return TileNest(order, over, (*step, *many), lane)
 
     def summed_up(self, sums: Sums, depth: int) -> Body:
@@ -184,10 +270,9 @@ class _TileSchedule:
         elif passes:
             yield from _fetched(depth, extents, tile, lanes, terms, passes, lanes * of.dtype.bytes)
             if lanes * of.dtype.bytes <= BRIEF and has_rows(extents[1:]):
-                rows = extents[1:], tile, terms[1:], of.near, lanes * of.dtype.bytes
-                yield from written_out(*rows)
+                yield from written_out(extents[1:], tile, terms[1:], self.near, self.vector_bytes)
         else:
-            yield from written_out(extents, tile, terms, of.near, lanes * of.dtype.bytes)
+            yield from written_out(extents, tile, terms, self.near, self.vector_bytes)
 
     def finished(self, last: Handle, outside: int) -> Body:
         """The loops of the result inside a tile, which has one for each part that is more than
@@ -209,25 +294,16 @@ class _TileSchedule:
             yield st.reorder(*order)
         yield from vectors(order)
 
-    def by_cores(self, order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
+    def by_cores(self, order: Sequence[Handle]) -> Body:
         """Cores share loops around; where some are open, blocks of outputs."""
-        if self.of.opened:
-            yield from shared((order[len(self.of.batch)],))
+        if self.sharing or self.of.opened:
+            yield from shared(order[: self.sharing] or (order[len(self.of.batch)],))
             return
+        every = loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
+        times = every[: self.outside] if self.outside else every
         named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
         read = SharedReads(*self.reads, tuple([sides for _, _, sides in times]))
         yield from shared(share_of(named, self.cores, region=self.region, reads=read))
-
-    @property
-    def outside(self) -> int:
-        """The number of loops outside of the padded or unpacked copy of the data: over the batch,
-        or groups of tiles."""
-        return len(self.of.batch) or int(self.block_of > 0)
-
-    def times(self) -> list[TileLoop]:
-        """The extent of each loop around a tile that cores may share."""
-        every = loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
-        return every[: self.outside] if self.pads and self.outside else every
 
     def counts(self) -> dict[int, int]:
         """How many places of each loop a tile has."""
@@ -273,3 +349,25 @@ def _fetched(  # noqa: PLR0917  # as the schedule
             inside = few
     lines = -(-inside * tile.vectors * vector // (LINE * passes))
     yield st.annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
+
+
+def _copied_columns(of: Block, outside: int, machine: Machine) -> Body:
+    """Columns of a row are copied together, then those of the next."""
+    _, every = yield from opened(of)
+    tile, *terms, column = every[outside:]
+    if terms:
+        yield st.reorder(*terms, tile)
+    yield from rows_in_vectors(of, column, machine, tile)
+
+
+def _all_copied(of: Block, terms: int, group: int, machine: Machine, cores: int) -> Body:
+    """The same for all columns, those of a group together: tiles may be so far apart that lines of
+    all of them would be in each other's place."""
+    _, every = yield from opened(of)
+    *around, tile = every[: -terms - 1]
+    *over, column = every[-terms - 1 :]
+    groups, tile = yield st.split(tile, (None, group))
+    yield st.reorder(*around, groups, *over, tile, column)
+    yield from rows_in_vectors(of, column, machine, tile)
+    if cores > 1:
+        yield from shared([*around, groups])
