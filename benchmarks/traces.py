@@ -81,7 +81,7 @@ def module_of(case: Case) -> Any:  # a module
     if case.kind == "versus":
         from benchmarks.versus_cases import cases as compared
 
-        kind, name = case.name.split(": ")
+        kind, name = case.name.split(": ", 1)
         return plica.from_onnx(
             next(each.model for each in compared(kind, case.seed, 0) if each.name == name)
         )
