@@ -72,7 +72,7 @@ def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = Non
     own = copy(program)
     own._constants = dict(program.constants)
     with _final_states(), _lifted_constants(own):
-        taken_apart = own.run_decompositions(_decompositions())
+        taken_apart = own.run_decompositions(decompositions())
     with paused():
         return _imported(taken_apart, dict(given), guards)
 
@@ -94,7 +94,8 @@ def _check_program(program: object) -> None:
         )
 
 
-def _decompositions() -> Any:  # Any: torch's own kind of table
+def decompositions() -> Any:  # Any: torch's own kind of table
+    """How torch decomposes operators before their graph is read."""
     import torch
 
     table: Any = torch.export.default_decompositions()

@@ -461,3 +461,25 @@ UNSET: Final = {
     "new_empty.default": (torch.zeros(2), [3]),
     "new_empty_strided.default": (torch.zeros(2), [2, 3], [1, 2]),
 }
+
+DECOMPOSED: Final = (
+    "_prelu_kernel.default", "_unsafe_index.Tensor",
+    "_unsafe_index_put.default", "_unsafe_view.default", "_upsample_bicubic2d_aa.vec",
+    "_upsample_bilinear2d_aa.vec", "adaptive_avg_pool1d.default", "addcdiv.default",
+    "all.default", "all.dims", "arange.default", "arange.start", "avg_pool1d.default",
+    "baddbmm.default", "clamp_max.default", "clamp_min.default", "col2im.default",
+    "detach.default", "dot.default", "empty_like.default", "fill.Scalar", "fill.Tensor",
+    "floor_divide.default", "hardshrink.default", "lerp.Tensor",
+    "log_sigmoid_forward.default", "logit.default", "masked_fill.Scalar",
+    "masked_fill.Tensor", "mv.default", "nan_to_num.default", "new_empty.default",
+    "new_ones.default", "new_zeros.default", "ones.default", "ones_like.default",
+    "reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default",
+    "replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default",
+    "rsub.Scalar", "rsub.Tensor", "select_scatter.default", "softshrink.default",
+    "split.Tensor", "squeeze.default", "squeeze.dim", "sum.default", "t.default",
+    "threshold.default", "transpose.int", "upsample_linear1d.default",
+    "upsample_linear1d.vec", "upsample_nearest1d.default", "upsample_nearest1d.vec",
+    "upsample_nearest2d.default", "upsample_nearest3d.default", "upsample_nearest3d.vec",
+    "upsample_trilinear3d.vec", "var.dim", "zeros.default", "zeros_like.default",
+)  # fmt: skip
+"""Operators without a row: torch decomposes them into others before a program is read."""

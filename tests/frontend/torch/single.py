@@ -11,13 +11,16 @@ import pytest
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from plica.core.name import Name
 from plica.frontend.torch.dtype import array_of, dtype_of
-from plica.frontend.torch.exported import assembled
-from plica.frontend.torch.reader import Reader
+from plica.frontend.torch.exported import assembled, decompositions
+from plica.frontend.torch.reader import Reader, name_of
 from plica.frontend.torch.symbol import Symbols
+from plica.frontend.torch.table import TABLE
 from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
@@ -79,8 +82,14 @@ def read(op: Any, args: Sequence[Any], wanted: Sequence[int] | None = None) -> M
             item.meta["val"] = said[at]
             outputs.append(item)
     graph.output(tuple(outputs))
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    if name_of(op) not in TABLE:  # programs are read once torch has decomposed it
+        table, inputs = decompositions(), [node.meta["val"] for node in seen.values()]
+        with mode:
+            module = make_fx(module, decomposition_table=table)(*inputs)
+            module = make_fx(functionalize(module), decomposition_table=table)(*inputs)
     reader = Reader(Symbols({}, {}))
-    made = reader.graph(torch.nn.Module(), graph, params)
+    made = reader.graph(module, module.graph, params)
     if reader.errors:
         raise reader.errors[0]
     body: Expr = made[0] if len(made) == 1 else Tuple(tuple(made))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import Row, casted, constant, opmath
+from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
 from plica.ir.op.namespace import op
@@ -60,34 +60,6 @@ def _leaky(node: TorchNode) -> Expr:
     return _wide(node, lambda x: op.nn.leaky_relu(x, alpha=slope))
 
 
-def _threshold(node: TorchNode) -> Expr:
-    x = node.x()
-    limit, value = (constant(node, node.number(n), dtype(x)) for n in ("threshold", "value"))
-    return op.where(x <= limit, value, x)
-
-
-def _shrink(hard: bool) -> Row:
-    def row(node: TorchNode) -> Expr:
-        limit = float(node.number("lambd"))
-
-        def value(x: Expr) -> Expr:
-            edge, zero = like(limit, x), like(0, x)
-            if hard:
-                kept = op.logical_and(x >= -edge, x <= edge)
-                return op.where(kept, zero, x)
-            below = op.where(x < -edge, x + edge, x * zero)
-            return op.where(x > edge, x - edge, below)
-
-        return _wide(node, value)
-
-    return row
-
-
-def _prelu(node: TorchNode) -> Expr:
-    x, slope = node.x(), node.x("weight")
-    return op.where(x > like(0, x), x, slope * x)
-
-
 def _gelu(node: TorchNode) -> Expr:
     approximate = node.text("approximate")
     return _wide(node, lambda x: op.nn.gelu(x, approximate=approximate))
@@ -107,15 +79,10 @@ TABLE: Final[dict[str, Row]] = {
     "hardswish.default":           _activation(op.nn.hard_swish),
     "hardsigmoid.default":         _activation(_hard_sigmoid),
     "log_sigmoid.default":         _activation(op.nn.log_sigmoid),
-    "log_sigmoid_forward.default": lambda node: [_wide(node, op.nn.log_sigmoid), None],
     "celu.default":                _celu,
     "elu.default":                 _elu,
     "gelu.default":                _gelu,
     "leaky_relu.default":          _leaky,
     "softplus.default":            _softplus,
-    "threshold.default":           _threshold,
-    "hardshrink.default":          _shrink(True),
-    "softshrink.default":          _shrink(False),
-    "_prelu_kernel.default":       _prelu,
 }
 # fmt: on

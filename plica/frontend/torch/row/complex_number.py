@@ -304,7 +304,7 @@ COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
 }
 # fmt: on
 
-_SUMS: Final = ("sum.default", "sum.dim_IntList", "cumsum.default", "mean.default", "mean.dim")
+_SUMS: Final = ("sum.dim_IntList", "cumsum.default", "mean.default", "mean.dim")
 _CHOICES: Final = ("index.Tensor", "index_select.default", "gather.default")
 PARTWISE: Final = {
     **moving.TABLE,

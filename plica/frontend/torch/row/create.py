@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import Row, casted, constant, operand
+from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.word import dtype, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
@@ -60,10 +60,6 @@ def _constantly(value: int) -> Row:
     return row
 
 
-def _fill(node: TorchNode) -> Expr:
-    return op.broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
-
-
 def _copy(node: TorchNode) -> Expr:
     return op.broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
 
@@ -109,24 +105,12 @@ def _scalar_tensor(node: TorchNode) -> Expr:
 TABLE: Final[dict[str, Row]] = {
     "full.default":             _full,
     "full_like.default":        _full_like,
-    "zeros.default":            _constantly(0),
-    "ones.default":             _constantly(1),
-    "zeros_like.default":       _constantly(0),
-    "ones_like.default":        _constantly(1),
-    "new_zeros.default":        _constantly(0),
-    "new_ones.default":         _constantly(1),
     "empty.memory_format":      _constantly(0),
-    "empty_like.default":       _constantly(0),
     "empty_permuted.default":   _constantly(0),
     "empty_strided.default":    _constantly(0),
-    "new_empty.default":        _constantly(0),
     "new_empty_strided.default": _constantly(0),
-    "fill.Scalar":              _fill,
-    "fill.Tensor":              _fill,
     "copy.default":             _copy,
     "_to_copy.default":         _to_copy,
-    "arange.default":           _arange,
-    "arange.start":             _arange,
     "arange.start_step":        _arange,
     "scalar_tensor.default":    _scalar_tensor,
     "tril_indices.default":     _corner(np.tril_indices),

@@ -135,13 +135,6 @@ def _mul(node: TorchNode) -> Expr:
     return word.casted(expr, node.dtype())
 
 
-def _rsub(node: TorchNode) -> Expr:
-    x, y = word.operands(node, "self", "other")
-    alpha = node.number("alpha")
-    x = x if alpha == 1 else x * word.constant(node, alpha, dtype(x))
-    return word.casted(y - x, node.dtype())
-
-
 def _div(node: TorchNode) -> Expr:
     x, y = word.operands(node, "self", "other", kind="INT_TO_FLOAT")
     return word.casted(x / y, node.dtype())
@@ -211,10 +204,6 @@ def _shift(record: Operator) -> word.Row:
     return row
 
 
-def _hypot(node: TorchNode) -> Expr:
-    return word.casted(hypotenuse(*word.operands(node, "self", "other")), node.dtype())
-
-
 def hypotenuse(one: Expr, other: Expr) -> Expr:
     """The root of a sum of squares, which neither overflows nor vanishes before its root."""
     x, y = op.absolute(one), op.absolute(other)
@@ -236,18 +225,15 @@ def _extreme(record: Operator, logical: Operator) -> word.Row:
     return row
 
 
-def _clamp(low: str = "min", high: str = "max") -> word.Row:
-    return lambda node: _bounded(node, low, high)
-
-
 def _bounded(node: TorchNode, low: str, high: str) -> Expr:
     """A clamped value, with the gradient of x at the bounds, too."""
     present = [name for name in (low, high) if node.has(name)]
     of = word.computation(node, ("self", *present))
     x = word.operand(node, "self", of)
     bounds = [node.argument(name) if name in present else None for name in (low, high)]
-    if of.is_float and all(each is None or _is_finite(each) for each in bounds):
-        held = [each if each is None else float(of.numpy.type(each)) for each in bounds]
+    numbers = [bound for bound in bounds if isinstance(bound, int | float) and math.isfinite(bound)]
+    if of.is_float and len(numbers) == len(present):
+        held = [bound if bound is None else float(of.numpy.type(bound)) for bound in bounds]
         return word.casted(op.clip(x, min=held[0], max=held[1]), node.dtype())
     for name, record in ((low, op.greater_equal), (high, op.less_equal)):
         if name in present:
@@ -256,10 +242,6 @@ def _bounded(node: TorchNode, low: str, high: str) -> Expr:
             kept = op.logical_or(inside, op.isnan(x)) if of.is_float else inside
             x = op.where(kept, x, bound)
     return word.casted(x, node.dtype())
-
-
-def _is_finite(bound: object) -> bool:
-    return isinstance(bound, int | float) and math.isfinite(bound)
 
 
 def _hard_tanh(node: TorchNode) -> Expr:
@@ -294,23 +276,12 @@ def _where(node: TorchNode) -> Expr:
     return word.casted(op.where(word.casted(node.x("condition"), bool_), x, y), node.dtype())
 
 
-def _masked_fill(node: TorchNode) -> Expr:
-    x = node.x()
-    value = word.casted(word.operand(node, "value", dtype(x)), dtype(x))
-    return op.where(node.x("mask"), value, x)
-
-
-def _addc(join: Operator) -> word.Row:
-    """`self + value * join(tensor1, tensor2)`."""
-
-    def row(node: TorchNode) -> Expr:
-        x, a, b = word.operands(node, "self", "tensor1", "tensor2")
-        part = join(a, b)
-        value = node.number("value")
-        part = part if value == 1 else word.constant(node, value, dtype(x)) * part
-        return word.casted(x + part, node.dtype())
-
-    return row
+def _addcmul(node: TorchNode) -> Expr:
+    """`self + value * tensor1 * tensor2`."""
+    x, a, b = word.operands(node, "self", "tensor1", "tensor2")
+    value, product = node.number("value"), a * b
+    product = product if value == 1 else word.constant(node, value, dtype(x)) * product
+    return word.casted(x + product, node.dtype())
 
 
 def _lerp(node: TorchNode) -> Expr:
@@ -319,32 +290,6 @@ def _lerp(node: TorchNode) -> Expr:
     near = x + weight * apart
     far = end - apart * (like(1, weight) - weight)
     return word.casted(op.where(op.absolute(weight) < like(0.5, weight), near, far), node.dtype())
-
-
-def _logit(node: TorchNode) -> Expr:
-    eps = node.argument("eps")
-
-    def value(x: Expr) -> Expr:
-        if eps is not None:
-            x = op.minimum(op.maximum(x, like(eps, x)), like(1 - eps, x))
-        return op.log(x / (like(1, x) - x))
-
-    (x,) = word.operands(node, "self", kind="INT_TO_FLOAT")
-    return word.casted(value(x), node.dtype())
-
-
-def _nan_to_num(node: TorchNode) -> Expr:
-    x = node.x()
-    if not dtype(x).is_float:
-        return x
-    largest = dtype(x).greatest
-    wanted = {"nan": 0.0, "posinf": largest, "neginf": -largest}
-    nan, up, down = (
-        wanted[name] if not node.has(name) else float(node.number(name)) for name in wanted
-    )
-    made = op.where(op.isnan(x), like(nan, x), x)
-    made = op.where(op.equal(x, like(math.inf, x)), like(up, x), made)
-    return op.where(op.equal(x, like(-math.inf, x)), like(down, x), made)
 
 
 # fmt: off
@@ -374,7 +319,6 @@ TABLE: Final[dict[str, word.Row]] = {
     "sqrt.default":         _floating(op.sqrt),
     "tan.default":          _floating(op.tan),
     "tanh.default":         _floating(op.tanh),
-    "logit.default":        _logit,
     # functions that keep the type
     "abs.default":          _keeping(op.absolute),
     "ceil.default":         _keeping(op.ceil, whole=True),
@@ -386,7 +330,6 @@ TABLE: Final[dict[str, word.Row]] = {
     "square.default":       _square,
     "trunc.default":        _keeping(op.trunc, whole=True),
     "bitwise_not.default":  _bitwise_not,
-    "nan_to_num.default":   _nan_to_num,
     # questions
     "isinf.default":        _asking(op.isinf, False),
     "isnan.default":        _asking(op.isnan, False),
@@ -396,19 +339,17 @@ TABLE: Final[dict[str, word.Row]] = {
     # arithmetic
     **word.both("add",           _scaled(op.add, op.logical_or)),
     **word.both("sub",           _scaled(op.subtract, None)),
-    **word.both("rsub",          _rsub),
     **word.both("mul",           _mul),
     **word.both("div",           _div),
     "div.Tensor_mode":      _div_mode,
     "div.Scalar_mode":      _div_mode,
-    "floor_divide.default": _plain(op.floor_divide),
     **word.both("remainder",     _plain(_remainder)),
     **word.both("fmod",          _plain(op.fmod)),
     "pow.Tensor_Tensor":    _pow("self", "exponent"),
     "pow.Tensor_Scalar":    _pow("self", "exponent"),
     "pow.Scalar":           _pow("self", "exponent"),
     "atan2.default":        _plain(op.arctan2, "INT_TO_FLOAT"),
-    "hypot.default":        _hypot,
+    "hypot.default":        _plain(hypotenuse),
     "sinc.default":         _floating(_sinc),
     "xlogy.Tensor":         _times_log(op.log, 0.0),
     "xlogy.Scalar_Self":    _times_log(op.log, 0.0),
@@ -421,10 +362,8 @@ TABLE: Final[dict[str, word.Row]] = {
     "minimum.default":      _extreme(op.minimum, op.logical_and),
     "fmax.default":         _extreme(op.fmax, op.logical_or),
     "fmin.default":         _extreme(op.fmin, op.logical_and),
-    "addcmul.default":      _addc(op.multiply),
-    "addcdiv.default":      _addc(op.divide),
+    "addcmul.default":      _addcmul,
     "lerp.Scalar":          _lerp,
-    "lerp.Tensor":          _lerp,
     # comparisons and choices
     **word.both("eq",            _compare(op.equal)),
     **word.both("ne",            _compare(op.not_equal)),
@@ -432,14 +371,10 @@ TABLE: Final[dict[str, word.Row]] = {
     **word.both("le",            _compare(op.less_equal)),
     **word.both("gt",            _compare(op.greater)),
     **word.both("ge",            _compare(op.greater_equal)),
-    "clamp.default":        _clamp(),
-    "clamp.Tensor":         _clamp(),
-    "clamp_min.default":    _clamp(high=""),
-    "clamp_max.default":    _clamp(low=""),
+    "clamp.default":        lambda node: _bounded(node, "min", "max"),
+    "clamp.Tensor":         lambda node: _bounded(node, "min", "max"),
     "hardtanh.default":     _hard_tanh,
     "where.self":           _where,
-    "masked_fill.Scalar":   _masked_fill,
-    "masked_fill.Tensor":   _masked_fill,
     # bits
     "logical_and.default":  _logical(op.logical_and),
     "logical_or.default":   _logical(op.logical_or),

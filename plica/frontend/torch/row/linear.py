@@ -69,11 +69,6 @@ def _grouped(x_name: str, weight_name: str) -> Row:
     return row
 
 
-def _dot(node: TorchNode) -> Expr:
-    x, y = node.x(), node.x("tensor")
-    return op.sum(x * y, axis=(0,))
-
-
 def _matmul(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("other")
     if rank(x) == 1 and rank(y) == 1:
@@ -186,13 +181,10 @@ TABLE: Final[dict[str, Row]] = {
     "bmm.default":            lambda node: op.nn.batch_matmul(node.x(), node.x("mat2")),
     "_grouped_mm.default":    _grouped("self", "mat2"),
     "transformers.grouped_mm_fallback.default": _grouped("input", "weight"),
-    "mv.default":             lambda node: op.matmul(node.x(), node.x("vec")),
-    "dot.default":            _dot,
     "matmul.default":         _matmul,
     "linear.default":         _linear,
     "addmm.default":          _added("mat1", "mat2"),
     "addmv.default":          _added("mat", "vec"),
-    "baddbmm.default":        _added("batch1", "batch2"),
     "_trilinear.default":     _trilinear,
     "_linalg_det.default":     lambda node: [reduce(op.multiply, _pivots(node)), None, None],
     "_linalg_slogdet.default": _log_det,

@@ -83,7 +83,8 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
 
 
 def _rms_norm(node: TorchNode) -> list[Expr | None]:
-    """The form of `rms_norm` exported on GPUs: the default epsilon is the dtype's."""
+    """The form of `rms_norm` exported on GPUs, which torch leaves; the default epsilon is the
+    dtype's."""
     x = node.x("input")
     axes = tuple(range(rank(x) - len(node.sizes("normalized_shape")), rank(x)))
     inner = opmath(dtype(x))

@@ -305,7 +305,6 @@ def _as_is(x: Expr) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "sum.default":         _total(op.sum),
     "sum.dim_IntList":     _total(op.sum),
     "prod.default":        _total(op.prod),
     "prod.dim_int":        _total(op.prod),
@@ -322,9 +321,7 @@ TABLE: Final[dict[str, Row]] = {
     "any.default":         _truth(op.any),
     "any.dim":             _truth(op.any),
     "any.dims":            _truth(op.any),
-    "all.default":         _truth(op.all),
     "all.dim":             _truth(op.all),
-    "all.dims":            _truth(op.all),
     "cumsum.default":      _running(op.cumsum),
     "cumprod.default":     _running(op.cumprod),
     "cummax.default":      _running_extreme(op.cummax),
@@ -336,7 +333,6 @@ TABLE: Final[dict[str, Row]] = {
     "nanmedian.dim":       _middle(True),
     "mode.default":        _mode,
     "var.correction":      _var(_as_is, False),
-    "var.dim":             _var(_as_is, False),
     "std.correction":      _var(_root, False),
     "var_mean.correction": _var(_as_is, True),
     "std_mean.correction": _var(_root, True),

@@ -163,22 +163,12 @@ def _grid_sample(node: TorchNode) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "upsample_nearest1d.vec":       _nearest,
     "upsample_nearest2d.vec":       _nearest,
-    "upsample_nearest3d.vec":       _nearest,
-    "upsample_nearest1d.default":   _nearest,
-    "upsample_nearest2d.default":   _nearest,
-    "upsample_nearest3d.default":   _nearest,
-    "upsample_linear1d.vec":        _linear,
     "upsample_bilinear2d.vec":      _linear,
-    "upsample_trilinear3d.vec":     _linear,
-    "upsample_linear1d.default":    _linear,
     "upsample_bilinear2d.default":  _linear,
     "upsample_trilinear3d.default": _linear,
     "_upsample_bilinear2d_aa.default": _smooth(cubic=False),
     "_upsample_bicubic2d_aa.default":  _smooth(cubic=True),
-    "_upsample_bilinear2d_aa.vec":     _smooth(cubic=False),
-    "_upsample_bicubic2d_aa.vec":      _smooth(cubic=True),
     "grid_sampler_2d.default":      _grid_sample,
     "grid_sampler_3d.default":      _grid_sample,
 }

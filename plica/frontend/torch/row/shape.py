@@ -58,21 +58,6 @@ def _permute(node: TorchNode) -> Expr:
     return op.transpose(x, tuple(axis % rank(x) for axis in axes)) if axes else x
 
 
-def _transpose(node: TorchNode) -> Expr:
-    x = node.x()
-    if not rank(x):
-        return x
-    order = list(range(rank(x)))
-    a, b = node.axis("dim0", rank(x)), node.axis("dim1", rank(x))
-    order[a], order[b] = order[b], order[a]
-    return op.transpose(x, tuple(order))
-
-
-def _t(node: TorchNode) -> Expr:
-    x = node.x()
-    return op.transpose(x, (1, 0)) if rank(x) == 2 else x
-
-
 # --- parts ---------------------------------------------------------------------------------------
 
 
@@ -167,13 +152,6 @@ def _slice_scatter(node: TorchNode) -> Expr:
     axis, step = node.axis("dim", rank(x)), node.integer("step")
     ends = (node.argument("start"), node.argument("end"))
     return _written(x, source, axis, ends, step)
-
-
-def _select_scatter(node: TorchNode) -> Expr:
-    x, source = node.x(), casted(node.x("src"), dtype(node.x()))
-    axis, at = node.axis("dim", rank(x)), node.integer("index")
-    ends = (at, at + 1 if at != -1 else None)
-    return _written(x, op.expand_dims(source, axis=(axis,)), axis, ends)
 
 
 def _written(
@@ -407,46 +385,27 @@ def _constant_pad(node: TorchNode) -> Expr:
     return op.pad(x, tuple(widths), constant_values=fill) if any(map(any, widths)) else x
 
 
-def _border(mode: str) -> Row:
-    def row(node: TorchNode) -> Expr:
-        x = node.x()
-        pairs = _pairs(node.integers("padding"), rank(x), 0)
-        if any(min(pair) < 0 for pair in pairs):
-            node.unsupported(f"{node.kind} with negative widths is not supported.", "0 or more")
-        return op.pad(x, tuple(pairs), mode=mode)
-
-    return row
-
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     # views
     "view.default":             _reshaped,
-    "_unsafe_view.default":     _reshaped,
     "reshape.default":          _reshaped,
     "view_copy.default":        _reshaped,
-    "squeeze.default":          _reshaped,
-    "squeeze.dim":              _reshaped,
     "squeeze.dims":             _reshaped,
     "unsqueeze.default":        _reshaped,
     "alias.default":            _same,
     "clone.default":            _same,
     "contiguous.default":       _same,
-    "detach.default":           _same,
     "detach_.default":          _same,
     "lift_fresh_copy.default":  _same,
     "expand.default":           _expand,
     "permute.default":          _permute,
-    "transpose.int":            _transpose,
-    "t.default":                _t,
     # parts
     "slice.Tensor":             _slice,
     "select.int":               _select,
-    "split.Tensor":             _split,
     "split_with_sizes.default": _split,
     "unbind.int":               _unbind,
     "slice_scatter.default":    _slice_scatter,
-    "select_scatter.default":   _select_scatter,
     "diagonal_scatter.default": _diagonal_scatter,
     "unfold.default":           _unfold,
     "as_strided.default":       _as_strided,
@@ -461,11 +420,5 @@ TABLE: Final[dict[str, Row]] = {
     "roll.default":             _roll,
     # borders
     "constant_pad_nd.default":   _constant_pad,
-    "reflection_pad1d.default":  _border("reflect"),
-    "reflection_pad2d.default":  _border("reflect"),
-    "reflection_pad3d.default":  _border("reflect"),
-    "replication_pad1d.default": _border("edge"),
-    "replication_pad2d.default": _border("edge"),
-    "replication_pad3d.default": _border("edge"),
 }
 # fmt: on

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import numpy as np
-
 from plica.frontend.measured import amount
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
@@ -17,7 +15,7 @@ from plica.ir.op.convolution import conv_pullback, conv_transpose_pullback
 from plica.ir.op.namespace import op
 from plica.ir.op.order import unravelled
 from plica.ir.op.relation import Shape
-from plica.ir.type import dim, i64, known, normal_dim
+from plica.ir.type import i64, known, normal_dim
 
 
 def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -83,7 +81,7 @@ def _avg_pool(count: int) -> Row:
         strides = each(node.integers("stride") or kernel, count)
         widths = each(node.integers("padding"), count)
         ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
-        divisor = node.argument("divisor_override") if count > 1 else None
+        divisor = node.argument("divisor_override")
         if divisor is not None and ceil:
             node.unsupported("divisor_override with ceil_mode is not supported.")
         y = op.nn.avg_pool(
@@ -186,61 +184,14 @@ def _adaptive_max(count: int) -> Row:
     return row
 
 
-def _fold(node: TorchNode) -> Expr:
-    """Windows written back and summed where they overlap: a transposed convolution with one-hot
-    kernels."""
-    x = node.x("input") if node.has("input") else node.x()
-    kernel = each(node.integers("kernel_size"), 2)
-    strides, padding, dilation = (
-        each(node.integers(name), 2) for name in ("stride", "padding", "dilation")
-    )
-    node.sizes("output_size")
-    wanted = node.shape()[-2:]
-    single = rank(x) == 2
-    rows = op.expand_dims(x, axis=(0,)) if single else x
-    area = math.prod(kernel)
-    channels = known(shape(rows)[1])
-    if channels is None:
-        node.unsupported(f"{node.kind} needs a known number of channels.", "a number")
-    counts = [
-        (size + 2 * pad_ - gap * (width - 1) - 1) // step + 1
-        for size, pad_, gap, width, step in zip(
-            wanted, padding, dilation, kernel, strides, strict=True
-        )
-    ]
-    images = op.reshape(rows, (shape(rows)[0], index(channels), *counts))
-    weight = np.tile(np.eye(area).reshape(area, 1, *kernel), (channels // area, 1, 1, 1))
-    extra = []
-    for size, at in zip(wanted, range(2), strict=True):
-        reached = (counts[at] - 1) * strides[at] - 2 * padding[at] + 1
-        reached = reached + dilation[at] * (kernel[at] - 1)
-        short = known(normal_dim(dim(size) - dim(reached)))
-        if short is None:
-            node.unsupported(f"{node.kind} of windows that may not reach the end.", "known sizes")
-        extra.append(short)
-    y = op.nn.conv_transpose(
-        images,
-        const(weight.astype(dtype(x).numpy), dtype(x)),
-        strides=strides,
-        padding=tuple((width, width) for width in padding),
-        dilation=dilation,
-        groups=channels // area,
-        output_padding=tuple(extra),
-    )
-    return op.squeeze(y, (0,)) if single else y
-
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "convolution.default":             _convolution,
     "convolution_backward.default":    _convolution_backward,
-    "avg_pool1d.default":              _avg_pool(1),
     "avg_pool2d.default":              _avg_pool(2),
     "avg_pool3d.default":              _avg_pool(3),
     "max_pool2d_with_indices.default": _max_pool(2),
     "max_pool3d_with_indices.default": _max_pool(3),
-    "col2im.default":                  _fold,
-    "adaptive_avg_pool1d.default":     _adaptive(1),
     "_adaptive_avg_pool2d.default":    _adaptive(2),
     "_adaptive_avg_pool3d.default":    _adaptive(3),
     "adaptive_max_pool2d.default":     _adaptive_max(2),
