@@ -17,7 +17,7 @@ from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import Shape
-from plica.ir.type import DType, f32, known
+from plica.ir.type import DType, f32, i64, known
 from plica.runtime.error import Diagnostic, Place
 
 BEYOND: Final = 1 << 63  # the first number that is no size: sizes are integers of 64 bits
@@ -88,6 +88,29 @@ def whole_power(x: Expr, y: Expr) -> Expr:
         return x**y
     is_unit = op.logical_or(op.equal(x, like(1, x)), op.equal(x, like(-1, x)))
     return x ** op.where(is_unit, y % like(2, y), y)
+
+
+def same_bits(x: Expr, wanted: DType) -> Expr:
+    """The numbers that the bits of x are in another dtype of the same width."""
+    code = _code(x) if dtype(x).is_float else x
+    return op.bits_as(code, dtype=wanted) if wanted.is_float else to(code, wanted)
+
+
+def _code(x: Expr) -> Expr:
+    """The bits of floats as integers; those of 16 bits are found among those of f32."""
+    if not dtype(x).is_narrow:
+        return op.bits_of(x)
+    bits = to(op.bits_of(to(x, f32)), i64)
+    high = op.right_shift(bits, like(16, bits))
+    if dtype(x).name == "bf16":
+        return high
+    size = op.bitwise_and(bits, like(0x7FFFFFFF, bits))
+    code = op.right_shift(size, like(13, size)) - like(112 << 10, size)  # with the bias of f16
+    subnormal = op.cast(op.absolute(to(x, f32)) * like(2.0**24, const(0, f32)), i64)
+    endless = op.bitwise_or(op.bitwise_and(code, like(0x3FF, code)), like(0x7C00, code))
+    code = op.where(size < like(0x38800000, size), subnormal, code)
+    code = op.where(like(0x47800000, size) <= size, endless, code)
+    return op.bitwise_or(code, op.bitwise_and(high, like(0x8000, high)))
 
 
 def is_one(x: Expr) -> bool:

@@ -106,7 +106,7 @@ def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
     "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
-    "patch", "sequence", "ngram", "bit",
+    "patch", "sequence", "ngram",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 

@@ -32,7 +32,7 @@ from plica.ir.type import DType, bool_, i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
-    from plica.frontend.word import whole_power
+    from plica.frontend.word import same_bits, whole_power
 
 
 # Their inputs or meaning differ from those of the record that has their name.
@@ -198,6 +198,19 @@ def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     return into_storage(node, x, wanted) if wanted.is_storage else op.cast(x, wanted)
 
 
+def _bit_cast(node: OnnxNode) -> Expr:
+    x, wanted = node.x(), dtype_of(node.integer("to"), node.place)
+    own = dtype(x)
+    if wanted.bytes != own.bytes:
+        expected = f"a type of {own.bytes} bytes"
+        node.malformed("BitCast keeps the size of elements.", expected, str(wanted))
+    if own is wanted:
+        return x
+    if wanted is bool_ or own.is_storage or wanted.is_storage:
+        node.unsupported("The bits of this type are not looked at.", "numbers", str(wanted))
+    return same_bits(x, wanted)
+
+
 def _hard_sigmoid(node: OnnxNode) -> Expr:
     alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
     return op.nn.hard_sigmoid(node.x(), alpha=alpha, beta=beta)
@@ -259,6 +272,7 @@ TABLE: Final[dict[str, Row]] = {
     "Gelu":            _gelu,
     "Swish":           _swish,
     "Shrink":          _shrink,
+    "BitCast":         _bit_cast,
     "BitShift":        _bit_shift,
     "Cast":            _cast,
     "CastLike":        lambda node: _casted(node, node.x(0), dtype(node.x(1))),

@@ -7,7 +7,7 @@ from typing import Final
 
 from plica.frontend.special_function import SPECIAL
 from plica.frontend.stablehlo.node import HloNode
-from plica.frontend.word import dtype, like, to, whole_power
+from plica.frontend.word import dtype, like, same_bits, to, whole_power
 from plica.ir.graph.expression import Expr
 from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType, bool_, f32, f64
@@ -141,8 +141,7 @@ def _bitcast(node: HloNode) -> Expr:
     of = dtype(x)
     if of.bits != wanted.bits or bool_ in (of, wanted):
         node.refused("Elements keep their width.", f"elements of {of.bits} bits", str(wanted))
-    bits = op.bits_of(x) if of.is_float else x
-    return op.bits_as(bits, dtype=wanted) if wanted.is_float else to(bits, wanted)
+    return same_bits(x, wanted)
 
 
 def _shift_right_logical(node: HloNode) -> Expr:
