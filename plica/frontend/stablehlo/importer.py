@@ -31,10 +31,10 @@ from typing import Any, Final
 
 from plica.core.collector import paused
 from plica.core.name import Name
+from plica.frontend.complex_pair import Complex
 from plica.frontend.stablehlo.literal import COMPLEX, DTYPES
 from plica.frontend.stablehlo.parser import parse
 from plica.frontend.stablehlo.reader import HloReader, refuse_unknown
-from plica.frontend.stablehlo.row.complex_number import HloComplex
 from plica.frontend.stablehlo.syntax import MlirFunction, MlirType, malformed
 from plica.ir.graph.expression import Expr, Function, Tuple, Var
 from plica.ir.graph.module import Module, main_module
@@ -145,7 +145,7 @@ def _unfit(name: str, of: MlirType) -> Diagnostic:
 def _outputs(results: list[Any]) -> list[Expr]:
     outputs: list[Expr] = []
     for at, result in enumerate(results):
-        if isinstance(result, HloComplex) or not isinstance(result, Expr):
+        if isinstance(result, Complex) or not isinstance(result, Expr):
             message = f"The output {at} is of a type that Plica does not have."
             hint = "Return the parts of complex numbers apart."
             raise UnsupportedError.of(

@@ -47,14 +47,14 @@ class HloNode:
         if isinstance(found, dict):
             found = []  # `array<i64>` without numbers
         if not isinstance(found, list | tuple) or not all(isinstance(e, int) for e in found):
-            self.refused(f"{names[0]} is a list of numbers.", found=str(found))
+            self.unsupported(f"{names[0]} is a list of numbers.", found=str(found))
         return list(found)
 
     def number(self, *names: str, default: int = 0) -> int:
         """A number."""
         found = self.attribute(*names, default=default)
         if not isinstance(found, int):
-            self.refused(f"{names[0]} is a number.", found=str(found))
+            self.unsupported(f"{names[0]} is a number.", found=str(found))
         return int(found)
 
     def axis(self, *names: str) -> int:
@@ -64,7 +64,7 @@ class HloNode:
             self.type().rank, *[len(shape(e)) for e in self.operands if isinstance(e, Expr)], 0
         )
         if not 0 <= found < most:
-            self.refused(f"{names[0]} is an axis.", f"0 to {most - 1}", str(found))
+            self.unsupported(f"{names[0]} is an axis.", f"0 to {most - 1}", str(found))
         return found
 
     def pairs(self, count: int, *names: str) -> list[tuple[int, int]]:
@@ -74,7 +74,7 @@ class HloNode:
             found = found.tolist()
         if isinstance(found, list) and len(found) == count and all(map(_is_pair, found)):
             return [(int(a), int(b)) for a, b in found]
-        return self.refused(f"{names[0]} is pairs of numbers.", f"{count} pairs", str(found))
+        return self.unsupported(f"{names[0]} is pairs of numbers.", f"{count} pairs", str(found))
 
     def word(self, *names: str, default: str = "") -> str:
         """A keyword such as GT; in the generic syntax its kind precedes it."""
@@ -84,7 +84,7 @@ class HloNode:
     def type(self, at: int = 0) -> MlirType:
         """The type of a result."""
         if at >= len(self.op.types):
-            self.refused("The types of the results are missing.")
+            self.unsupported("The types of the results are missing.")
         return self.op.types[at]
 
     def shape(self, at: int = 0) -> tuple[int, ...]:
@@ -105,10 +105,10 @@ class HloNode:
         given = self.operands[at] if at < len(self.operands) else None
         array = value_of(given) if isinstance(given, Expr) else None
         if array is None:
-            self.refused(f"Operand {at} is computed.", "a constant")
+            self.unsupported(f"Operand {at} is computed.", "a constant")
         return array
 
-    def refused(
+    def unsupported(
         self, message: str, expected: str | None = None, found: str | None = None
     ) -> NoReturn:
         """Refuse the operation."""

@@ -14,16 +14,11 @@ import numpy as np
 
 from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
 from plica.core.name import Name
+from plica.frontend.complex_pair import Complex
 from plica.frontend.stablehlo.literal import COMPLEX
 from plica.frontend.stablehlo.node import HloNode, dtype_of
 from plica.frontend.stablehlo.parser import RETURNS
-from plica.frontend.stablehlo.row.complex_number import (
-    COMPLEX_ROWS,
-    PARTWISE,
-    HloComplex,
-    is_complex,
-    on_parts,
-)
+from plica.frontend.stablehlo.row.complex_number import COMPLEX_ROWS, PARTWISE, is_complex, on_parts
 from plica.frontend.stablehlo.syntax import MlirModule, MlirOp, MlirRegion, MlirType, malformed
 from plica.frontend.stablehlo.table import CONTROL, REFUSED, TABLE, check_arity
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
@@ -132,7 +127,7 @@ class HloReader:
                 at = ranges[0][0] if ranges else node.number("index")
                 (whole,) = node.operands
                 if not isinstance(whole, tuple) or not 0 <= at < len(whole):
-                    node.refused("The tuple has no such element.", None, str(at))
+                    node.unsupported("The tuple has no such element.", None, str(at))
                 return [whole[at]]
             case "optimization_barrier":
                 return list(node.operands)
@@ -150,14 +145,16 @@ class HloReader:
         flags = node.attribute("flags", default=[])
         target = str(node.attribute("call_target_name", default=(flags or [""])[0])).lstrip("@")
         if target not in TRANSPARENT:
-            node.refused("The target is not known.", ", ".join(TRANSPARENT), target)
+            node.unsupported("The target is not known.", ", ".join(TRANSPARENT), target)
         return list(node.operands)
 
     def _alone(self, node: HloNode) -> None:
         """Refuse modules of several devices."""
         for name in ("mhlo.num_replicas", "mhlo.num_partitions"):
             if (count := self.module.attributes.get(name, 1)) != 1:
-                node.refused("A program of Plica runs on one device.", f"{name} = 1", str(count))
+                node.unsupported(
+                    "A program of Plica runs on one device.", f"{name} = 1", str(count)
+                )
 
     def _collective(self, name: str, node: HloNode) -> list[Any]:
         """Groups of one device, which exchange nothing."""
@@ -166,7 +163,7 @@ class HloReader:
         groups = node.attribute("source_target_pairs" if pairs else "replica_groups")
         listed = groups.tolist() if isinstance(groups, np.ndarray) else groups
         if listed != ([[0, 0]] if pairs else [[0]]):
-            node.refused("Devices exchange values.", "groups of one device", str(listed))
+            node.unsupported("Devices exchange values.", "groups of one device", str(listed))
         return list(node.operands)
 
     def _choice(self, node: HloNode, is_if: bool) -> list[Any]:
@@ -237,7 +234,7 @@ def _of_complex(name: str, node: HloNode) -> Any:
         return row(node)
     if name in PARTWISE:
         return on_parts(node, TABLE[name])
-    return node.refused("The operation is not for complex numbers.", ", ".join(COMPLEX_ROWS))
+    return node.unsupported("The operation is not for complex numbers.", ", ".join(COMPLEX_ROWS))
 
 
 def _spread_out(values: Sequence[Any]) -> tuple[list[Expr], list[int]]:
@@ -245,8 +242,8 @@ def _spread_out(values: Sequence[Any]) -> tuple[list[Expr], list[int]]:
     leaves: list[Expr] = []
     counts: list[int] = []
     for value in values:
-        pair = isinstance(value, HloComplex)
-        parts = () if value == () else (value.real, value.imaginary) if pair else (value,)
+        pair = isinstance(value, Complex)
+        parts = () if value == () else value.both() if pair else (value,)
         leaves += parts
         counts.append(len(parts))
     return leaves, counts
@@ -258,13 +255,13 @@ def _gathered(leaves: Sequence[Expr], counts: Sequence[int]) -> list[Any]:
     found: list[Any] = []
     for count in counts:
         parts = [next(rest) for _ in range(count)]
-        found.append(() if not parts else parts[0] if count == 1 else HloComplex(*parts))
+        found.append(() if not parts else parts[0] if count == 1 else Complex(*parts))
     return found
 
 
 def _check(of: MlirOp, value: Any, said: MlirType) -> None:
     """A value has the type that the text says."""
-    if isinstance(value, HloComplex):
+    if isinstance(value, Complex):
         of_part = {"complex<f32>": "f32", "complex<f64>": "f64"}.get(said.element, "")
         said, value = MlirType(said.text, said.shape, of_part), value.real
     if not isinstance(value, Expr):

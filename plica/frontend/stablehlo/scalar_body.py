@@ -76,7 +76,7 @@ def scalar_body(node: HloNode, region: MlirRegion | None = None) -> ScalarBody:
             record = find(each.op) if isinstance(each, Apply) else None
             known = record is not None and (record.pointwise or record.name in ELEMENTWISE)
             if not known or shape(each):
-                node.refused("The body is not a function of scalars.", "elementwise operations")
+                node.unsupported("The body is not a function of scalars.", "elementwise operations")
     return ScalarBody(arguments, results)
 
 

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug
+from plica.frontend.complex_pair import Complex
 from plica.frontend.measured import ZERO, Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.custom_operator import CustomOperators, is_custom
@@ -156,8 +157,8 @@ class Reader:
                 "unsupported", message, place_of(node), "real numbers", "complex numbers",
                 "Compute with both parts, which torch.view_as_real gives.",
             )  # fmt: skip
-        if isinstance(result, complex_number.Complex):
-            result = complex_number.Complex(*(self._sized(said, expr) for expr in result))
+        if isinstance(result, Complex):
+            result = Complex(*(self._sized(said, expr) for expr in result))
         self._check(node, said, result)
         return result
 
@@ -285,7 +286,7 @@ class Reader:
         for wanted, found in pairs:
             if found is None or wanted is None:
                 continue
-            parts = found if isinstance(found, complex_number.Complex) else (found,)
+            parts = found if isinstance(found, Complex) else (found,)
             for part in parts:
                 if part is not None:
                     self._check_part(node, wanted, part)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plica.frontend.complex_pair import Complex
 from plica.frontend.torch.dtype import array_of, dtype_of
-from plica.frontend.torch.row.complex_number import Complex, part_type
+from plica.frontend.torch.row.complex_number import part_type
 from plica.ir.graph.expression import Expr, const
 from plica.runtime.error import Place, UnsupportedError
 

@@ -32,7 +32,7 @@ def binary(numbers: str, integers: str = "", bools: str = "") -> Row:
         of = dtype(node.x)
         name = bools if of is bool_ else integers if of.is_integer and integers else numbers
         if not name:
-            node.refused("The operation is not for such elements.", found=str(of))
+            node.unsupported("The operation is not for such elements.", found=str(of))
         return getattr(op, name)(*node.operands)  # type: ignore[no-any-return]  # a term
 
     return row
@@ -118,7 +118,7 @@ def _compare(node: HloNode) -> Expr:
     direction = node.word("comparison_direction", default=flags[0] if flags else "")
     kind = node.word("compare_type", default=flags[1] if len(flags) > 1 else "")
     if direction not in COMPARE:
-        node.refused("The direction is unknown.", ", ".join(COMPARE), direction)
+        node.unsupported("The direction is unknown.", ", ".join(COMPARE), direction)
     x, y = node.operands
     if kind == "TOTALORDER":
         x, y = total_order(x), total_order(y)
@@ -140,7 +140,7 @@ def _bitcast(node: HloNode) -> Expr:
     x, wanted = node.x, node.dtype()
     of = dtype(x)
     if of.bits != wanted.bits or bool_ in (of, wanted):
-        node.refused("Elements keep their width.", f"elements of {of.bits} bits", str(wanted))
+        node.unsupported("Elements keep their width.", f"elements of {of.bits} bits", str(wanted))
     return same_bits(x, wanted)
 
 
@@ -191,7 +191,7 @@ def _reduce_precision(node: HloNode) -> Expr:
         return x
     if dtype(x) is f32 and (exponent, mantissa) == (8, 7):
         return to(to(x, DType("bf16")), f32)
-    return node.refused("Such a precision is not supported.", "e8m7", f"e{exponent}m{mantissa}")
+    return node.unsupported("Such a precision is not supported.", "e8m7", f"e{exponent}m{mantissa}")
 
 
 def _next_after(node: HloNode) -> Expr:

@@ -35,7 +35,7 @@ class _Places:
         def read(name: str) -> list[int]:
             found = given.numbers(name)
             if any(not 0 <= each < MAX_RANK for each in found) or len({*found}) < len(found):
-                node.refused(f"{name} is a list of axes.", found=str(found))
+                node.unsupported(f"{name} is a list of axes.", found=str(found))
             return found
 
         self.window = read("offset_dims" if gathers else "update_window_dims")
@@ -50,9 +50,11 @@ class _Places:
         axes = (*self.gone, *self.mapped, *self.batch)
         whole = x - len(self.gone) - len(self.batch)
         if max(axes, default=-1) >= x or len(self.batch) != len(self.batch_of):
-            node.refused("The dimension numbers do not fit the operand.", f"axes of {x}", str(axes))
+            node.unsupported(
+                "The dimension numbers do not fit the operand.", f"axes of {x}", str(axes)
+            )
         if whole != len(self.window) or not {*self.batch_of} <= {*range(indices)} - {self.vector}:
-            node.refused("The dimension numbers do not fit.", f"{whole} axes", str(self.window))
+            node.unsupported("The dimension numbers do not fit.", f"{whole} axes", str(self.window))
 
     def at(
         self, x: Expr, indices: Expr, shape: Sequence[int], box: Sequence[int], clamps: bool
@@ -101,7 +103,7 @@ class _Places:
 def _numbers(node: HloNode, *names: str) -> Any:
     found = node.attribute(*names)
     if not isinstance(found, dict):
-        node.refused("The dimension numbers are missing.", names[0], str(found))
+        node.unsupported("The dimension numbers are missing.", names[0], str(found))
     return found
 
 
@@ -125,7 +127,7 @@ def _scatter(node: HloNode) -> list[Expr]:
     body = scalar_body(node)
     how = "replace" if _replaces(body, count) else _JOINS.get(body.monoid or "", "")
     if not how:
-        node.refused("The body is not known.", "add, multiply, maximum, minimum, or the update",
+        node.unsupported("The body is not known.", "add, multiply, maximum, minimum, or the update",
                      str(body.results[0]))  # fmt: skip
     of = _Places(node, _numbers(node, "scatter_dimension_numbers"), False)
     shape = sizes(updates[0])
@@ -145,7 +147,7 @@ def _scatter(node: HloNode) -> list[Expr]:
         flat = op.reshape(op.where(inside, places, like(size, places)), (prod(shape),))
         row = op.pad(op.reshape(x, (size,)), pad_width=((0, 1),), constant_values=0)
         if dtype(x) is bool_ and how != "replace":
-            node.refused("Bools are replaced only.")
+            node.unsupported("Bools are replaced only.")
         row = op.scatter_elements(row, flat, op.reshape(update, (prod(shape),)), axis=0,
                                   reduction=how)  # fmt: skip
         out.append(op.reshape(op.slice(row, (0,), (size,)), sizes(x)))
@@ -182,7 +184,7 @@ def _order(node: HloNode, body: ScalarBody, axis: int) -> Expr:
         return order
     size = sizes(node.x)[axis]
     if prod(sizes(node.x)) * size > MAX_PAIRS:
-        node.refused("The comparator is not known, and there are too many elements.",
+        node.unsupported("The comparator is not known, and there are too many elements.",
                      "a comparison of keys", str(body.results[0]))  # fmt: skip
     return _by_pairs(node, body, axis)
 

@@ -33,7 +33,7 @@ def _dot_general(node: HloNode) -> Expr:
     for side, axes in zip((x, y, x, y), (*batches, *sums), strict=True):
         good = isinstance(axes, list) and all(isinstance(axis, int) for axis in axes)
         if not good or not {*axes} <= {*range(rank(side))}:
-            node.refused("Axes are summed, or are of the batch.", "numbers of axes", str(axes))
+            node.unsupported("Axes are summed, or are of the batch.", "numbers of axes", str(axes))
     of = node.dtype()
     wide = of if of != bool_ else DType("i32")
     x, y = to(x, wide), to(y, wide)
@@ -65,12 +65,12 @@ def _convolution(node: HloNode) -> Expr:
     listed = isinstance(labels, list) and all(isinstance(side, list) for side in labels)
     labels = [[str(each) for each in side] for side in labels] if listed else []
     if [sorted(side) for side in labels] != wanted or not isinstance(window, Mapping):
-        node.refused("The axes are not named.", "[b, f, 0]x[o, i, 0]->[b, f, 0]", str(labels))
+        node.unsupported("The axes are not named.", "[b, f, 0]x[o, i, 0]->[b, f, 0]", str(labels))
 
     def read(*names: str, fill: int = 1) -> list[int]:
         found = [int(number) for number in given.numbers(*names, default=[fill] * space)]
         if len(found) != space:
-            node.refused(f"{names[0]} is a number for each axis.", str(space), str(found))
+            node.unsupported(f"{names[0]} is a number for each axis.", str(space), str(found))
         return found
 
     given = evolve(node, op=evolve(node.op, attributes=window))
@@ -171,7 +171,7 @@ def _row(a: Expr, at: int) -> Expr:
 
 def _few(node: HloNode, count: int) -> None:
     if count > MAX_COLUMNS:
-        node.refused("The matrix is too large.", f"{MAX_COLUMNS} columns", str(count))
+        node.unsupported("The matrix is too large.", f"{MAX_COLUMNS} columns", str(count))
 
 
 def _cholesky(node: HloNode) -> Expr:

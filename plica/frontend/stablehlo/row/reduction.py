@@ -153,10 +153,10 @@ def _window(node: HloNode) -> list[Expr]:
     if (exprs := _running(name, inputs, inits, size, steps, gaps, apart, pads)) is not None:
         return exprs
     if (sum(size) if name else prod(size)) > MAX_WINDOW:
-        node.refused("The window is too large.", f"{MAX_WINDOW} elements", str(prod(size)))
+        node.unsupported("The window is too large.", f"{MAX_WINDOW} elements", str(prod(size)))
     low, high = [a for a, _ in pads], [b for _, b in pads]
     if name is not None and not is_unit(inits[0], name) and (any((*low, *high)) or {*gaps} != {1}):
-        node.refused("Padding is a value that changes nothing.", f"the unit of {name}", None)
+        node.unsupported("Padding is a value that changes nothing.", f"the unit of {name}", None)
     rows = [padded(x, i, low, high, [gap - 1 for gap in gaps])
             for x, i in zip(inputs, inits, strict=True)]  # fmt: skip
     if name is not None:  # one axis after the other
@@ -228,7 +228,7 @@ def _select_and_scatter(node: HloNode) -> Expr:
     pads = node.pairs(len(shape), "padding")
     select, join = (scalar_body(node, region) for region in node.op.regions)
     if join.monoid != "add" or prod(size) > MAX_WINDOW:
-        node.refused("Elements are added where they are scattered to, from small windows.",
+        node.unsupported("Elements are added where they are scattered to, from small windows.",
                      "stablehlo.add", str(join.results[0]))  # fmt: skip
     zero = like(0, x)
     low, high = [a for a, _ in pads], [b for _, b in pads]

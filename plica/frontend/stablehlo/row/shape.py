@@ -23,7 +23,7 @@ def _constant(node: HloNode) -> Expr:
     if isinstance(value, MlirToken):
         value = array(value.text, node.type(), node.op.line)
     if not isinstance(value, np.ndarray):
-        node.refused("The value is no dense constant.", "dense<…>", str(value))
+        node.unsupported("The value is no dense constant.", "dense<…>", str(value))
     if value.size > 1 and (value == value.flat[0]).all():  # of one bit pattern
         first = np.ascontiguousarray(value).reshape(-1)
         if len({each.tobytes() for each in (first, np.full_like(first, first[0]))}) == 1:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from plica.frontend.fourier import transformed
+from plica.frontend.complex_pair import (
+    Complex,
+    Way,
+    divide,
+    exponential,
+    hypotenuse,
+    multiply,
+    paired,
+    product_of,
+    sum_of,
+    transformed_along,
+)
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row import create, index as choosing, reduction, shape as moving
-from plica.frontend.torch.row.elementwise import hypotenuse
 from plica.frontend.torch.row.word import Row, casted
-from plica.frontend.word import dtype, like, rank, select, shape
+from plica.frontend.word import like, rank, select, shape
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type import DType, f32, f64, known, product, type_of
-
-
-class Complex(NamedTuple):
-    """A tensor of complex numbers: two tensors of one type; the second may be left out for 0."""
-
-    real: Expr
-    imag: Expr | None
-
-    def both(self) -> tuple[Expr, Expr]:
-        """The parts, each a tensor."""
-        if self.imag is not None:
-            return self.real, self.imag
-        return self.real, op.full(shape=shape(self.real), value=0, dtype=dtype(self.real))
-
+from plica.ir.type import DType, f32, f64, known, type_of
 
 PARTS: Final[Mapping[str, DType]] = {"torch.complex64": f32, "torch.complex128": f64}
 """The element type of both parts, by torch's name for the pair."""
@@ -73,68 +68,21 @@ class PartNode(TorchNode):
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
-def _sum(a: Expr | None, b: Expr | None, minus: bool = False) -> Expr | None:
-    """A sum or difference in which missing operands are 0."""
-    if b is None:
-        return a
-    if a is None:
-        return -b if minus else b
-    return a - b if minus else a + b
-
-
-def _product(a: Expr | None, b: Expr | None) -> Expr | None:
-    return None if a is None or b is None else a * b
-
-
-def _there(real: Expr | None, imag: Expr | None) -> Complex:
-    """A pair of parts that have one shape."""
-    assert real is not None
-    if imag is not None and shape(imag) != shape(real):
-        whole = shape(real + imag)
-        nothing = op.full(shape=whole, value=0, dtype=dtype(real))
-        real, imag = real + nothing, imag + nothing
-    return Complex(real, imag)
-
-
-def _multiply(node: PartNode) -> Complex:
-    (a, b), (c, d) = node.pair(), node.pair("other")
-    real = _sum(_product(a, c), _product(b, d), minus=True)
-    return _there(real, _sum(_product(a, d), _product(b, c)))
-
-
 def _add(minus: bool) -> Callable[[PartNode], Complex]:
     def row(node: PartNode) -> Complex:
         (a, b), (c, d) = node.pair(), node.pair("other")
         times = node.number("alpha")
         if times != 1:
-            c, d = c * like(times, c), _product(d, like(times, c))
-        return _there(_sum(a, c, minus), _sum(b, d, minus))
+            c, d = c * like(times, c), product_of(d, like(times, c))
+        return paired(sum_of(a, c, minus), sum_of(b, d, minus))
 
     return row
-
-
-def _divide(node: PartNode) -> Complex:
-    """A quotient by the larger part of the divisor first, so that nothing overflows."""
-    (a, b), (c, d) = node.pair(), node.pair("other")
-    if d is None:
-        return _there(a / c, None if b is None else b / c)
-    b = like(0, a) if b is None else b
-    wide = op.absolute(c) >= op.absolute(d)
-    large, small = op.where(wide, c, d), op.where(wide, d, c)
-    zero = op.equal(large, like(0, large))
-    # Nothing is divided by 0 but the parts at the end.
-    divisor = op.where(zero, like(1, large), large)
-    ratio = small / divisor
-    below = op.where(zero, like(0, large), divisor + small * ratio)
-    real = op.where(wide, a + b * ratio, a * ratio + b)
-    imag = op.where(wide, b - a * ratio, b * ratio - a)
-    return _there(real / below, imag / below)
 
 
 def _chosen(node: PartNode) -> Complex:
     condition = node.x("condition")
     (a, b), (c, d) = node.pair().both(), node.pair("other").both()
-    return _there(op.where(condition, a, c), op.where(condition, b, d))
+    return paired(op.where(condition, a, c), op.where(condition, b, d))
 
 
 def _negative(node: PartNode) -> Complex:
@@ -145,12 +93,6 @@ def _negative(node: PartNode) -> Complex:
 def _conjugate(node: PartNode) -> Complex:
     real, imag = node.pair().both()
     return Complex(real, -imag)
-
-
-def _exponential(node: PartNode) -> Complex:
-    real, imag = node.pair().both()
-    size = op.exp(real)
-    return Complex(size * op.cos(imag), size * op.sin(imag))
 
 
 def _angle(node: PartNode) -> Expr:
@@ -173,7 +115,7 @@ def _as_complex(node: PartNode) -> Complex:
 
 def _polar(node: PartNode) -> Complex:
     size, angle = node.x("abs"), node.x("angle")
-    return _there(size * op.cos(angle), size * op.sin(angle))
+    return paired(size * op.cos(angle), size * op.sin(angle))
 
 
 def _copied(node: PartNode) -> Complex:
@@ -195,28 +137,6 @@ def _filled(node: PartNode) -> Complex:
 # --- transforms ----------------------------------------------------------------------------------
 
 
-def _along(node: PartNode, x: Complex, axis: int, *, bins: int, length: int, way: str) -> Complex:
-    """Transforms of a length along an axis: forwards, backwards, or backwards from half a spectrum
-    to real numbers."""
-    sizes = shape(x.real)
-    before, behind = product(sizes[:axis]), product(sizes[axis + 1 :])
-    flat = [op.reshape(each, (before, 1, sizes[axis], behind))
-            for each in (x.real, x.imag) if each is not None]  # fmt: skip
-    if way == "real" and len(flat) == 1:
-        flat = [op.reshape(each, (before, 1, sizes[axis], behind)) for each in x.both()]
-    parts = flat[0] if len(flat) == 1 else op.reshape(
-        op.stack((flat[0], flat[1]), axis=1), (before, 2, sizes[axis], behind)
-    )  # fmt: skip
-    expr = transformed(node, parts, index(length), index(bins),
-                       inverse=way != "forwards", halved=way == "real")  # fmt: skip
-    wanted = (*sizes[:axis], bins, *sizes[axis + 1 :])
-    exprs = [
-        op.reshape(op.slice(expr, (at,), (at + 1,), None, (1,)), wanted)
-        for at in range(1 if way == "real" else 2)
-    ]
-    return Complex(exprs[0], exprs[1] if len(exprs) == 2 else None)
-
-
 def _axes(node: PartNode, x: Expr) -> list[int]:
     return [integer % rank(x) for integer in node.integers("dim")]
 
@@ -236,7 +156,7 @@ def _scaled(node: PartNode, x: Complex, points: int, divided: bool) -> Complex:
     if factor == 1.0:
         return x
     times = like(factor, x.real)
-    return Complex(x.real * times, _product(x.imag, times))
+    return Complex(x.real * times, product_of(x.imag, times))
 
 
 def _of_real(node: PartNode) -> Complex:
@@ -246,7 +166,7 @@ def _of_real(node: PartNode) -> Complex:
     for at, axis in enumerate(reversed(axes)):
         length = _length(node, x.real, axis)
         bins = length // 2 + 1 if half and at == 0 else length
-        x = _along(node, x, axis, bins=bins, length=length, way="forwards")
+        x = transformed_along(node, x, axis, bins=bins, length=length, way="forwards")
         points *= length
     return _scaled(node, x, points, divided=False)
 
@@ -256,8 +176,8 @@ def _of_complex(node: PartNode) -> Complex:
     points = 1
     for axis in _axes(node, x.real):
         length = _length(node, x.real, axis)
-        way = "forwards" if forwards else "backwards"
-        x = _along(node, x, axis, bins=length, length=length, way=way)
+        way: Way = "forwards" if forwards else "backwards"
+        x = transformed_along(node, x, axis, bins=length, length=length, way=way)
         points *= length
     return _scaled(node, x, points, divided=not forwards)
 
@@ -268,31 +188,31 @@ def _to_real(node: PartNode) -> Expr:
     points = last
     for each in others:
         length = _length(node, x.real, each)
-        x = _along(node, x, each, bins=length, length=length, way="backwards")
+        x = transformed_along(node, x, each, bins=length, length=length, way="backwards")
         points *= length
     there, half = _length(node, x.real, axis), last // 2 + 1
     if there > half:  # what is beyond half a spectrum says nothing new
         x = Complex(*(op.slice(expr, (0,), (half,), None, (axis,)) for expr in x.both()))
-    found = _along(node, x, axis, bins=last, length=last, way="real")
+    found = transformed_along(node, x, axis, bins=last, length=last, way="real")
     return _scaled(node, found, points, divided=True).real
 
 
 # fmt: off
 COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
-    "mul.Tensor":              _multiply,
+    "mul.Tensor":              lambda node: multiply(node.pair(), node.pair("other")),
     "add.Tensor":              _add(minus=False),
     "sub.Tensor":              _add(minus=True),
-    "div.Tensor":              _divide,
+    "div.Tensor":              lambda node: divide(node.pair(), node.pair("other")),
     "where.self":              _chosen,
     "neg.default":             _negative,
     "_conj.default":           _conjugate,
     "conj_physical.default":   _conjugate,
-    "exp.default":             _exponential,
+    "exp.default":             lambda node: exponential(node.pair()),
     "abs.default":             lambda node: hypotenuse(*node.pair().both()),
     "angle.default":           _angle,
     "view_as_real.default":    _as_real,
     "view_as_complex.default": _as_complex,
-    "complex.default":         lambda node: _there(node.x("real"), node.x("imag")),
+    "complex.default":         lambda node: paired(node.x("real"), node.x("imag")),
     "polar.default":           _polar,
     "_to_copy.default":        _copied,
     "scalar_tensor.default":   _number,

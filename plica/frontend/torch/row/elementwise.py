@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from plica.frontend.complex_pair import hypotenuse
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row import word
 from plica.frontend.word import dtype, like, whole_power
@@ -202,18 +203,6 @@ def _shift(record: Operator) -> word.Row:
         return record(x, y)
 
     return row
-
-
-def hypotenuse(one: Expr, other: Expr) -> Expr:
-    """The root of a sum of squares, which neither overflows nor vanishes before its root."""
-    x, y = op.absolute(one), op.absolute(other)
-    large, small = op.maximum(x, y), op.minimum(x, y)
-    ratio = small / large
-    root = large * op.sqrt(ratio * ratio + like(1, ratio))
-    # 0 / 0 and inf / inf are no ratios; an infinite side counts for more than nan.
-    whole = op.where(op.equal(large, like(0, large)), large, root)
-    endless = like(math.inf, large)
-    return op.where(op.logical_or(op.equal(x, endless), op.equal(y, endless)), endless, whole)
 
 
 def _extreme(record: Operator, logical: Operator) -> word.Row:
