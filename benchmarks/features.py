@@ -31,7 +31,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
 from plica.search.feature import SpaceFeaturiser, features
-from plica.search.model import Analytical, Model, Perceptron, Ranked, SummedTime, held_out
+from plica.search.model import Analytical, Model, SummedTime, held_out
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import Task
@@ -130,7 +130,7 @@ def order(of: Task, machine: Machine, candidates: int) -> None:
     points = [point for point, cost in found.items() if cost is not None]
     costs = np.array([cost for cost in found.values() if cost is not None])
     packs = SpaceFeaturiser(space, machine).of(points)
-    models: tuple[Model, ...] = (SummedTime(), Ranked(), Perceptron(), Analytical())
+    models: tuple[Model, ...] = (SummedTime(), SummedTime(whole=1), Analytical())
     print(f"{of.name}: {len(points)} candidates, {costs.min():.2e} to {costs.max():.2e} s")
     for model in models:
         every = [held_out(model, packs, costs, 0.3, seed) for seed in range(3)]

@@ -70,7 +70,6 @@ from plica.search.model import (
     Analytical,
     Blended,
     Model,
-    Perceptron,
     SummedTime,
     pairwise_accuracy,
     recall,
@@ -86,9 +85,6 @@ BATCH = 8
 STORES = SummedTime(rounds=300, depth=6, rate=0.08)
 WHOLES = SummedTime(rounds=300, depth=6, rate=0.07, seed=1, whole=1)
 """How the trees that are shipped are grown: of stores, and of whole candidates."""
-
-NETWORKS = Perceptron(hidden=96, members=4, rounds=36, drop=0.15)
-"""How the networks that are shipped learn."""
 
 LARGE = 900
 """Candidates of a table over which searches are replayed."""
@@ -264,7 +260,7 @@ def fitted(tables: Sequence[MeasuredTable]) -> Blended:
     whole = Packs(rows, np.concatenate(owners), int(firsts[-1]))
     costs = np.concatenate([each.costs for each in tables])
     groups = np.repeat(np.arange(len(tables)), [len(each.costs) for each in tables])
-    return Blended(STORES, WHOLES, NETWORKS).fitted(whole, costs, groups)
+    return Blended(STORES, WHOLES).fitted(whole, costs, groups)
 
 
 def family(of: MeasuredTable) -> str:

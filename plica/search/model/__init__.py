@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Analytical", "Blended", "Model", "Perceptron", "Quality", "Ranked", "SummedTime",
-    "held_out", "loaded", "pairwise_accuracy", "quality", "recall",
+    "Analytical", "Blended", "Model", "Quality", "SummedTime", "held_out", "loaded",
+    "pairwise_accuracy", "quality", "recall",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
         quality,
         recall,
     )
-    from plica.search.model.perceptron import Perceptron
-    from plica.search.model.ranked import Ranked
     from plica.search.model.shipped import loaded
     from plica.search.model.summed_time import SummedTime
 else:

@@ -1,4 +1,4 @@
-"""Blended: boosted trees of stores and of whole candidates, networks, and a Gaussian process.
+"""Blended: boosted trees of stores and of whole candidates, corrected by a Gaussian process.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
@@ -19,7 +19,6 @@ from plica.search.feature.featuriser import Integers
 from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.model.file import File, malformed, read, written
-from plica.search.model.perceptron import Perceptron
 from plica.search.model.summed_time import SummedTime, logarithms
 
 MAX_PROCESS_EXAMPLES: Final = (
@@ -30,7 +29,6 @@ NOISES: Final = (0.01, 0.05, 0.2)  # noise of a time, as a part of the variance
 SLOPE: Final = 0.25  # how sure it is that a ratio of other work's times holds here
 FARTHEST: Final = 5.0  # a candidate that is more deviations off in a column is no farther
 MIN_COLUMN_VARIATION: Final = 1e-6  # columns that vary less are the same for all
-NETWORKS: Final = 0.5  # how much networks count, beside both kinds of trees, where there are some
 ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
 
 
@@ -129,38 +127,36 @@ def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
 
 @frozen(eq=False)
 class Blended:
-    """Trees of stores and of candidates, networks, and a Gaussian process of one piece of work."""
+    """The mean of trees of stores and of candidates, and a Gaussian process of one workload."""
 
     kind: ClassVar[str] = "blended"
 
     stores: SummedTime = field(factory=SummedTime)
     wholes: SummedTime = field(factory=lambda: SummedTime(whole=1))
-    networks: Perceptron = field(factory=lambda: Perceptron(rounds=0))
     process: _Process | None = None
 
     @property
     def standing(self) -> Blended:
         """A model that starts from this one."""
-        return Blended(self.stores.standing, self.wholes.standing, self.networks)
+        return Blended(self.stores.standing, self.wholes.standing)
 
     def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Blended:
-        """As `Model.fitted` says, but for networks, which learn where groups are given."""
+        """As `Model.fitted` says; the process learns where no groups are given."""
         stores = self.stores.fitted(packs, costs, groups)
         wholes = self.wholes.fitted(packs, costs, groups)
         if groups is not None:
-            return Blended(stores, wholes, self.networks.fitted(packs, costs, groups))
+            return Blended(stores, wholes)
         wanted = logarithms(costs, np.zeros(packs.count, np.int64))
         known = np.flatnonzero(np.isfinite(wanted) & packs.is_legal)
         if not len(known):
-            return Blended(stores, wholes, self.networks)
+            return Blended(stores, wholes)
         chosen = np.sort(known[np.argsort(wanted[known], kind="stable")[:MAX_PROCESS_EXAMPLES]])
         rows, taught, _ = self._said(packs[chosen])
-        return Blended(stores, wholes, self.networks, _process(rows, taught, wanted[chosen]))
+        return Blended(stores, wholes, _process(rows, taught, wanted[chosen]))
 
     def scores(self, packs: Packs) -> Floats:
         """Higher is faster: the mean of all members; constant before any learning."""
-        trees = self.stores.booster or self.stores.ground
-        if not (trees or self.networks.weights) or not len(packs.rows):
+        if not (self.stores.booster or self.stores.ground) or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
         legal = np.flatnonzero(packs.is_legal)
         rows, taught, seen = self._said(packs if len(legal) == packs.count else packs[legal])
@@ -187,33 +183,23 @@ class Blended:
         wholes = self.wholes.looked_at(packs)
         one, other = self.stores.taught_and_seen(packs), self.wholes.taught_and_seen(wholes)
         taught, seen = (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
-        if self.networks.weights:
-            # Trees trained with the networks count equally; local observations are added to both.
-            beside = seen if self.process is None else taught
-            mended = NETWORKS * (self.networks.times(packs) - beside)
-            taught, seen = taught + mended, seen + mended
         return wholes.rows[:, :wide], taught, seen
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""
         arrays = {} if self.process is None else {e: getattr(self.process, e) for e in ARRAYS}
-        parts = [each.saved() for each in (self.stores, self.wholes, self.networks)]
-        fields = {"stores": len(parts[0]), "wholes": len(parts[1])}
-        return written(self.kind, fields, arrays, b"".join(parts))
+        stores, wholes = self.stores.saved(), self.wholes.saved()
+        return written(self.kind, {"stores": len(stores)}, arrays, stores + wholes)
 
     @staticmethod
     def from_file(of: File) -> Blended:
         """The model of a file; raises `Malformed`."""
-        at, then = of.fields.get("stores"), of.fields.get("wholes")
-        if type(at) is not int or type(then) is not int or not 0 <= at <= at + then <= len(of.blob):
-            sizes = f"{at!r}, {then!r}"
-            raise malformed("A model of three is incomplete.", "stores, wholes", sizes)
-        one, other = (
-            SummedTime.from_file(read(e)) for e in (of.blob[:at], of.blob[at : at + then])
-        )
-        networks = Perceptron.from_file(read(of.blob[at + then :]))
+        at = of.fields.get("stores")
+        if type(at) is not int or of.fields.keys() != {"stores"} or not 0 <= at <= len(of.blob):
+            raise malformed("A model of two is incomplete.", "stores", repr(dict(of.fields)))
+        stores, wholes = (SummedTime.from_file(read(part)) for part in (of.blob[:at], of.blob[at:]))
         if not of.arrays:
-            return Blended(one, other, networks)
+            return Blended(stores, wholes)
         if of.arrays.keys() != set(ARRAYS):
             raise malformed("A model has other arrays.", ", ".join(ARRAYS), ", ".join(of.arrays))
         process = _Process(**of.arrays)
@@ -222,4 +208,4 @@ class Blended:
         wide = process.middle.shape == process.spread.shape
         if not wide or shapes != ((count, varies), (count,), (4,)):
             raise malformed("Arrays of a model do not fit.", f"{count} examples", repr(shapes))
-        return Blended(one, other, networks, process)
+        return Blended(stores, wholes, process)

@@ -53,21 +53,6 @@ class Model(Protocol):
         ...
 
 
-def speeds(costs: Floats, groups: Integers | None) -> Floats:
-    """Speed as a part of the best of the same group, 0 for what failed."""
-    costs = np.asarray(costs, dtype=np.float64)
-    usable = np.where(np.isfinite(costs) & (costs > 0), costs, np.inf)
-    if groups is None:
-        groups = np.zeros(len(costs), dtype=np.int64)
-    array = np.zeros(len(costs))
-    for group in np.unique(groups):
-        mine = groups == group
-        best = usable[mine].min()
-        if np.isfinite(best):
-            array[mine] = best / usable[mine]
-    return array
-
-
 # --- quality -----------------------------------------------------------------------------------
 
 

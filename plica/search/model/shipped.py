@@ -28,8 +28,6 @@ from plica.search.model.baseline import Analytical
 from plica.search.model.blended import Blended
 from plica.search.model.file import File, malformed, read
 from plica.search.model.model import Model
-from plica.search.model.perceptron import Perceptron
-from plica.search.model.ranked import Ranked
 from plica.search.model.summed_time import SummedTime
 
 NAME: Final = "shipped.json.xz"  # the file beside this one
@@ -72,8 +70,6 @@ def shipped_digest() -> str:
 KINDS: Final[dict[str, Callable[[File], Model]]] = {
     SummedTime.kind: SummedTime.from_file,
     Blended.kind:    Blended.from_file,
-    Ranked.kind:     Ranked.from_file,
-    Perceptron.kind: Perceptron.from_file,
     Analytical.kind: Analytical.from_file,
 }
 # fmt: on
