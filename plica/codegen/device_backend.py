@@ -7,9 +7,10 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from plica.codegen.backend import AnyTarget, Backend, Texts
-from plica.codegen.compilation import Job, Lowered, emitted
-from plica.codegen.device_program import DeviceKernel, DeviceUnit, device_artefact, sized, unit
+from plica.codegen.backend import AnyTarget, Backend
+from plica.codegen.code_artefact import CodeTexts, Later, artefact_of, sized
+from plica.codegen.compilation import Job, Lowered
+from plica.codegen.device_program import DeviceKernel, DeviceUnit, unit
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
@@ -17,15 +18,12 @@ from plica.codegen.lower.shared_passes import APART, PLAN, SCATTER, WHOLE, WIDE,
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
 from plica.codegen.program import Program
-from plica.codegen.record import kernels
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.cuda.step import DeviceProgram
-from plica.runtime.executable import Executable
-from plica.runtime.load import executable
 
 BEFORE_TEXT: Final = (
     *OPTIMISE,  # to-dataflow … remove-dead: what is good on any machine
@@ -78,24 +76,22 @@ class DeviceLanguage:
 
     def lowered_unit(self, lowered: Lowered) -> DeviceUnit:
         """The same for lowered code; open sizes are refused."""
-        return self.unit_of(lowered.program, sized(lowered, self.title), lowered.fused)
+        return self.unit_of(
+            lowered.program, sized(lowered, f"Code for {self.title}"), lowered.fused
+        )
 
     def emit(self, lowered: Lowered, job: Job) -> Artefact:
-        """All that will be loaded onto a device, here or elsewhere."""
+        """All that will be loaded onto a device, here or elsewhere: none need be here."""
         made = self.lowered_unit(lowered)
         machine = ArtefactMachine(self.triple, self.version(job.target), self.needs(made.text))
-        return device_artefact(lowered, job, made, machine, self.code(made.text))
+        return artefact_of(
+            lowered, job, machine, (self.code(made.text),), sources=made.sources,
+            launched=made.launched, device=made.program,
+        )  # fmt: skip
 
-    def build(self, pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
-        """Code of a lowered module, loaded onto a device."""
-        return executable(emitted(pipeline, lowered, job), texts=self.texts(lambda: lowered, job))
-
-    def texts(self, lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-        """The code at each stage, computed on demand."""
-        return {
-            "kernel": lambda: kernels(lowered().program),
-            self.source: lambda: self.lowered_unit(lowered()).text,
-        }
+    def text(self, lowered: Later, job: Job, artefact: object = None) -> str:
+        """The text of a lowered module."""
+        return self.lowered_unit(lowered()).text
 
     def encode(self, kernel: Kernel, target: AnyTarget) -> str:
         """The text of one kernel."""
@@ -120,6 +116,7 @@ def device_backend(  # noqa: PLR0917  # a language, and the record of its target
 ) -> Backend:
     """The backend of devices that a language is for."""
     why = f"Kernels become {of.title}."
+    texts = CodeTexts({of.source: of.text})
     pipeline = Pipeline((*BEFORE_TEXT, Pass(f"emit-{of.name}", why, of.emit, kind="emit")))
     return Backend(
         of.name,
@@ -130,8 +127,8 @@ def device_backend(  # noqa: PLR0917  # a language, and the record of its target
             "fast": pipeline.without("winograd", "fold-winograd"),
             "max": pipeline,
         },
-        of.build,
-        of.texts,
+        texts.build,
+        texts.texts,
         machine=lambda target: machine_of(of.described(target)),
         dialect=dialect,
         encode=of.encode,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from attrs import frozen
 
-from plica.codegen.compilation import Job, Lowered, record
-from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
 from plica.ir.loop.statement import Kernel
-from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
+from plica.runtime.artefact import Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, arranged
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.verify import COPY
@@ -120,35 +117,3 @@ def check_unconditional(program: Program) -> None:
 def _place(slot: int, program: Program, plan: WorkspacePlan) -> tuple[str, int]:
     of = program.slots[slot]
     return of.space, plan.where[slot] if of.space == "temporary" else of.index
-
-
-def sized(lowered: Lowered, target: str) -> WorkspacePlan:
-    """The memory plan of a module whose sizes are known; open ones are refused."""
-    if isinstance(lowered.plan, WorkspacePlan):
-        return lowered.plan
-    message = f"Code for {target} is made for sizes that are known; those of this model are open."
-    hint = "Give the model its sizes, or compile it for 'cpu'."
-    named = ", ".join(str(dim.name) for dim in lowered.program.dims)
-    raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-
-
-def device_artefact(
-    lowered: Lowered, job: Job, of: DeviceUnit, machine: ArtefactMachine, code: bytes
-) -> Artefact:
-    """All that will be loaded onto a device, here or elsewhere: none need be here."""
-    plan = lowered.plan
-    assert isinstance(plan, WorkspacePlan)  # or there were no unit
-    return Artefact(
-        interface(lowered.module.main_function(), lowered.program),
-        machine,
-        1,
-        (code,),
-        tuple([aligned_bytes(constant) for constant in lowered.program.constants]),
-        plan.size,
-        of.sources,
-        of.launched,
-        tenants(plan),
-        job.versions,
-        partial(record, lowered),
-        of.program,
-    )

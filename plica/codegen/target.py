@@ -320,15 +320,21 @@ def unknown_target(given: object, kinds: Sequence[str] = ()) -> UnsupportedError
     return UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given), hint))
 
 
+class SpelledTarget:
+    """A target whose text reads back to it."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """A line that its backend's `parse` reads."""
+        return str(self)
+
+
 @frozen
-class NamedTarget:
+class NamedTarget(SpelledTarget):
     """A target of which nothing is said but its name."""
 
     backend: str
-
-    def describe(self) -> str:
-        """A line that reads back to it."""
-        return self.backend
 
     def __str__(self) -> str:
         return self.backend

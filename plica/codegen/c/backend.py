@@ -6,30 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.backend import Backend, Texts
+from plica.codegen.backend import Backend
 from plica.codegen.c import toolchain
 from plica.codegen.c.assemble import emit_c, entry, text_of
 from plica.codegen.c.byte_dot import BYTE_DOT
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.compilation import Job, Lowered, emitted
+from plica.codegen.code_artefact import CodeTexts
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.lower.shared_passes import BYTES, GROUP, PLAN, SCHEDULED
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of
-from plica.codegen.record import kernels
 from plica.codegen.target import Target, named_target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
-from plica.runtime.executable import Executable
-from plica.runtime.load import executable
 from plica.schedule.default import Machine
 
 KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow-indices")))
@@ -47,14 +43,7 @@ PIPELINE: Final = Pipeline((
 parse: Final = named_target("c")
 
 
-def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """Code of a lowered module, loaded into this process."""
-    return executable(emitted(pipeline, lowered, job), texts=texts_of(lambda: lowered, job))
-
-
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, computed on demand."""
-    return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
+TEXTS: Final = CodeTexts({"c": lambda lowered, job, artefact: text_of(lowered())})
 
 
 def kernel_text(kernel: Kernel, target: object) -> str:
@@ -74,8 +63,8 @@ BACKEND: Final = Backend(
     "Plain C99 for one thread, by the C compiler of the system.",
     parse,
     {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
-    build,
-    texts_of,
+    TEXTS.build,
+    TEXTS.texts,
     machine=generic_machine,
     lowering=KERNEL_PASSES,
     dialect=C99,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from plica.codegen.compilation import Job, Lowered, record
+from plica.codegen.code_artefact import artefact_of
+from plica.codegen.compilation import Job, Lowered
 from plica.codegen.cuda.branch import branches
 from plica.codegen.cuda.fold import KernelCode, joined
 from plica.codegen.cuda.open_unit import open_unit
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import TextInParts, cubins, unit
-from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.runtime.artefact import TRIPLE, Artefact, ArtefactMachine
 from plica.runtime.cuda.step import DeviceProgram, arranged
@@ -43,40 +42,20 @@ def assembled(
     """The artefact of a plan, with the code that is made of its text; its lines are those of files
     in a `folder`."""
     program, plan, target = lowered.program, lowered.plan, job.target
+    machine = ArtefactMachine(triple, target.architecture, ())
     if not isinstance(plan, WorkspacePlan):
         opened = open_unit(program, plan, target.gpu, whole, folder)
-        return Artefact(
-            interface(lowered.module.main_function(), program),
-            ArtefactMachine(triple, target.architecture, ()),
-            1,
-            code(opened),
-            tuple([aligned_bytes(constant) for constant in program.constants]),
-            0,
-            opened.sources,
-            opened.launched,
-            (),
-            (*versions, *job.versions),
-            partial(record, lowered),
-            opened.program,
-            opened.text,
-        )
+        return artefact_of(
+            lowered, job, machine, code(opened), versions=versions, sources=opened.sources,
+            launched=opened.launched, device=opened.program, text=opened.text,
+        )  # fmt: skip
     made = unit(program, target.gpu, whole, job.workers, folder)
     sizes = [slot.bytes for slot in program.slots]
     layout = arranged(
         sizes, [slot.space for slot in program.slots], plan.where, plan.size, made.scratch
     )
-    return Artefact(
-        interface(lowered.module.main_function(), program),
-        ArtefactMachine(triple, target.architecture, ()),
-        1,
-        code(made),
-        tuple([aligned_bytes(constant) for constant in program.constants]),
-        plan.size,
-        (),
-        made.launched,
-        tenants(plan),
-        (*versions, *job.versions),
-        partial(record, lowered),
-        DeviceProgram(made.steps, layout, branches(made, sizes, layout)),
-        made.text,
-    )
+    device = DeviceProgram(made.steps, layout, branches(made, sizes, layout))
+    return artefact_of(
+        lowered, job, machine, code(made), versions=versions, sources=(), launched=made.launched,
+        device=device, text=made.text,
+    )  # fmt: skip

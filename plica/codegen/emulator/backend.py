@@ -6,31 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, Final
 
 from attrs import evolve, frozen
 
-from plica.codegen.backend import Texts
-from plica.codegen.compilation import Job, Lowered, emitted
+from plica.codegen.compilation import Job, Lowered
 from plica.codegen.cuda.assemble import assembled
 from plica.codegen.cuda.backend import CUDA
 from plica.codegen.cuda.passes import GPU
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
-from plica.codegen.record import kernels
-from plica.codegen.target import unknown_target
-from plica.ir.passes import Pass, Pipeline
+from plica.codegen.target import SpelledTarget, unknown_target
+from plica.ir.passes import Pass
 from plica.runtime.artefact import EMULATED, Artefact
 from plica.runtime.emulator.gpu import compiler, missing
-from plica.runtime.executable import Executable
-from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 
 NAME: Final = "cuda-emulator"
 
 
 @frozen
-class EmulatedTarget:
+class EmulatedTarget(SpelledTarget):
     """A GPU that is not there."""
 
     like: GpuTarget
@@ -46,12 +41,8 @@ class EmulatedTarget:
     def architecture(self) -> str:
         return self.like.architecture
 
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return f"{NAME}:{self.architecture}"
-
     def __str__(self) -> str:
-        return self.describe()
+        return f"{NAME}:{self.architecture}"
 
 
 def parse(text: str) -> EmulatedTarget:
@@ -72,30 +63,12 @@ PIPELINE: Final = GPU.replace(
 )
 
 
-def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """A model that the processor of this machine runs as a GPU would."""
-    artefact = emitted(pipeline, lowered, job)
-    return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
-
-
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
-    """The code at each stage."""
-    return {"kernel": lambda: kernels(lowered().program), "cuda": lambda: artefact.text}
-
-
-def _gpu(target: EmulatedTarget) -> Gpu:
-    return target.gpu
-
-
 BACKEND: Final = evolve(
     CUDA,
     name=NAME,
     about="NVIDIA's GPUs on a processor, to try out what is written for them: cuda-emulator",
     parse=parse,
     pipelines={"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
-    build=build,
-    texts=texts_of,
-    machine=_gpu,
     check_here=lambda target: None,
     facts=lambda: compiler() or "",
     missing=missing,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.backend import Backend, Texts
+from plica.codegen.backend import Backend
+from plica.codegen.code_artefact import CodeTexts, Later
 from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.interface import aligned_bytes, interface
 from plica.codegen.llvm import toolchain
@@ -29,19 +29,17 @@ from plica.runtime.link import can_link
 from plica.runtime.load import executable
 
 with lazy_imports(__name__):
-    from plica.codegen.choices import table
     from plica.codegen.emulated_entry import cross_entry
     from plica.codegen.llvm.repeat import repeat_object
     from plica.codegen.memory_plan import workspace_plan
     from plica.codegen.native import Entry, llvm_entry, program_of
-    from plica.codegen.record import kernels
     from plica.runtime.cross import check_cross, cross_lacking, cross_tools_missing
 
 
 def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Native code for a lowered module, loaded into this process; in QEMU where this processor
     cannot run it."""
-    texts = texts_of(lambda: lowered, job)
+    texts = TEXTS.texts(lambda: lowered, job)
     if not can_run(job.target.architecture, job.target.features):
         check_cross(job.target.triple)
         return executable(emitted(pipeline, lowered, job), texts=texts)
@@ -49,9 +47,7 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     if can_link():
         return executable(emitted(pipeline, lowered, job), texts=texts, externs=job.externs)
     program, plan = lowered.program, lowered.plan
-    native = toolchain.build(
-        fold(program, plan, job.target, lowered.fused, lowered.signless), job.target
-    )
+    native = toolchain.build(_llvm(lambda: lowered, job), job.target)
     return Executable(
         native.address,
         interface(lowered.module.main_function(), program),
@@ -64,23 +60,17 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     )
 
 
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, computed on demand."""
+def _llvm(lowered: Later, job: Job, artefact: object = None) -> str:
+    of = lowered()
+    return fold(of.program, of.plan, job.target, of.fused, of.signless)
 
-    def llvm() -> str:
-        of = lowered()
-        return fold(of.program, of.plan, job.target, of.fused, of.signless)
 
-    found = {
-        "kernel": lambda: kernels(lowered().program),
-        "llvm": llvm,
-        "asm": lambda: toolchain.assembly(llvm(), job.target),
-        "joined": lambda: "\n".join(lowered().program.joined),
-        "passed-over": lambda: "\n".join(lowered().program.passed_over),
-    }
-    if job.chooser is not None:
-        found["tuning"] = lambda: table(lowered().tuning)
-    return found
+TEXTS: Final = CodeTexts({
+    "llvm": _llvm,
+    "asm": lambda lowered, job, _: toolchain.assembly(_llvm(lowered, job), job.target),
+    "joined": lambda lowered, job, _: "\n".join(lowered().program.joined),
+    "passed-over": lambda lowered, job, _: "\n".join(lowered().program.passed_over),
+})  # fmt: skip
 
 
 def _kernel_text(kernel: Kernel, target: Target) -> str:
@@ -125,7 +115,7 @@ CPU: Final = Backend(
     find_target,
     PIPELINES,
     build,
-    texts_of,
+    TEXTS.texts,
     machine=machine_of,
     dialect=LLVM,
     encode=_kernel_text,

@@ -17,8 +17,8 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.codegen.compilation import Job, Lowered, record
-from plica.codegen.interface import aligned_bytes, interface, tenants
+from plica.codegen.code_artefact import artefact_of
+from plica.codegen.compilation import Job, Lowered
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
 from plica.codegen.lower.passes import LOWERING
@@ -39,9 +39,6 @@ from plica.codegen.lower.shared_passes import (
     WINOGRAD,
     WINOGRAD_BASELINE,
 )
-from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.operation_count import operations
-from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -51,7 +48,7 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.history import History
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.rule_pass import Setting
-from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
+from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.late import lazy_imports
 from plica.schedule.collapse import collapsed
 from plica.schedule.default.machine import Machine
@@ -70,38 +67,14 @@ class EmitLlvm:
         """All that will be loaded, here or elsewhere: the target need not be this machine."""
         program, plan, target = lowered.program, lowered.plan, job.target
         made = units(
-            program,
-            plan,
-            target,
-            lowered.fused,
-            job.store,
-            lowered.signless,
-            self.level,
+            program, plan, target, lowered.fused, job.store, lowered.signless, self.level,
             job.workers,
-        )
-        return Artefact(
-            interface(lowered.module.main_function(), program),
+        )  # fmt: skip
+        return artefact_of(
+            lowered, job,
             ArtefactMachine(target.triple, target.cpu, target.features, target.machine),
-            job.threads,
-            made.objects,
-            tuple([aligned_bytes(constant) for constant in program.constants]),
-            plan.size if isinstance(plan, WorkspacePlan) else 0,
-            tuple([launch.source for launch in launches(program)]),
-            tuple(
-                [
-                    Launched(
-                        kernel_name(each.kernel, program),
-                        # With open sizes the amount of work is unknown.
-                        0 if program.dims else operations(program.kernels[each.kernel]),
-                        0 if program.dims else moved_bytes(each, program),
-                    )
-                    for each in launches(program)
-                ]
-            ),
-            tenants(plan) if isinstance(plan, WorkspacePlan) else (),
-            (("llvm", toolchain.llvm_version()), *job.versions),
-            partial(record, lowered),
-        )
+            made.objects, versions=(("llvm", toolchain.llvm_version()),), threads=job.threads,
+        )  # fmt: skip
 
 
 def _emit(level: int) -> Pass:

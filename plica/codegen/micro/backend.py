@@ -21,8 +21,8 @@ from typing import ClassVar, Final
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.codegen.backend import Backend, Texts
-from plica.codegen.c.assemble import artefact_of, text_of
+from plica.codegen.backend import Backend
+from plica.codegen.c.assemble import text_of
 from plica.codegen.c.backend import (
     KERNEL_PASSES,
     PIPELINE as C_PIPELINE,
@@ -31,6 +31,7 @@ from plica.codegen.c.backend import (
 )
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import NarrowParams, fold
+from plica.codegen.code_artefact import CodeTexts, artefact_of
 from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.emulated_entry import program_artefact
 from plica.codegen.interface import aligned_bytes
@@ -39,8 +40,7 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
 from plica.codegen.program import Choose, Copy, Launch, Program
-from plica.codegen.record import kernels
-from plica.codegen.target import unknown_target
+from plica.codegen.target import SpelledTarget, unknown_target
 from plica.core import did_you_mean
 from plica.ir.graph.expression import Const
 from plica.ir.passes import Pass, Pipeline
@@ -56,19 +56,15 @@ from plica.schedule.default import Machine
 
 
 @frozen
-class MicroTarget:
+class MicroTarget(SpelledTarget):
     """A microcontroller by the name of its core."""
 
     core: Core
 
     backend: ClassVar[str] = "micro"
 
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return f"micro:{self.core.name}"
-
     def __str__(self) -> str:
-        return self.describe()
+        return f"micro:{self.core.name}"
 
 
 def parse(text: str) -> MicroTarget:
@@ -87,13 +83,11 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
     """The artefact of a model for a microcontroller: C, and the object that comes of it."""
     core: Core = job.target.core
     said = tool_output([core.compiler, "--version"], Path(), package=core.package)
-    versions = (("cc", said.text.splitlines()[0]), *job.versions)
     machine = ArtefactMachine(core.triple, core.name, ())
-    text, constants = (
-        text_of(lowered, narrow_params(lowered.program)),
-        static_constants(lowered.program),
-    )
-    artefact = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
+    artefact = artefact_of(
+        lowered, job, machine, (), versions=(("cc", said.text.splitlines()[0]),),
+        constants=static_constants(lowered.program), text=_text(lowered),
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         return replace(artefact, objects=(model_object(artefact, core, Path(folder)).read_bytes(),))
 
@@ -113,7 +107,7 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> DeviceExecutable:
     """A model that QEMU runs, on a board with the core."""
     artefact = emitted(pipeline, lowered, job)
     program, size = on_board(artefact, job.target.core)
-    texts = {**texts_of(lambda: lowered, job), "size": size}
+    texts = {**TEXTS.texts(lambda: lowered, job), "size": size}
     return emulated_executable(program, artefact, texts)
 
 
@@ -144,12 +138,11 @@ def _image(artefact: Artefact, core: Core) -> Image:
         return image_of(artefact, core, Path(folder))
 
 
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, made when somebody asks for it."""
-    return {
-        "kernel": lambda: kernels(lowered().program),
-        "c": lambda: text_of(lowered(), narrow_params(lowered().program)),
-    }
+def _text(lowered: Lowered) -> str:
+    return text_of(lowered, narrow_params(lowered.program))
+
+
+TEXTS: Final = CodeTexts({"c": lambda lowered, job, artefact: _text(lowered())})
 
 
 def _machine(target: MicroTarget) -> Machine:
@@ -178,7 +171,7 @@ BACKEND: Final = Backend(
     parse,
     {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
     build,
-    texts_of,
+    TEXTS.texts,
     machine=_machine,
     lowering=KERNEL_PASSES,
     dialect=C99,

@@ -20,7 +20,7 @@ from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.emit.lane_store import ROLLED, LaneStore, has_lanes, in_lanes
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.opencl.dialect import DOUBLES, HEAD, OPENCL, helpers, text_in_opencl
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import SpelledTarget, Target, unknown_target
 from plica.ir.loop import Buffer, For, Kernel, statements
 from plica.runtime.artefact import OPENCL_TRIPLE
 from plica.runtime.opencl.device import missing, vector_bits_here
@@ -38,7 +38,7 @@ SPELLINGS: Final = ("opencl", *[f"opencl:{width}" for width in WIDTHS])
 
 
 @frozen
-class OpenclTarget:
+class OpenclTarget(SpelledTarget):
     """A device of OpenCL whose vectors have a given number of bits."""
 
     vector: int = 128
@@ -52,10 +52,6 @@ class OpenclTarget:
             "cpu", "generic", "generic", vector=self.vector, registers=REGISTERS[self.vector],
             cores=ITEMS,
         )  # fmt: skip
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return str(self)
 
     def __str__(self) -> str:
         return f"opencl:{self.vector}"
@@ -124,17 +120,10 @@ def _loop(values: Expressions, lanes: LaneStore, of: For) -> Sequence[Step]:
     return clike.loop(values, of, unroll=of.kind == "unrolled" and small)
 
 
-def _described(target: OpenclTarget) -> Target:
-    return target.machine
-
-
-def _version(target: OpenclTarget) -> str:
-    return str(target.vector)
-
-
 LANGUAGE: Final = DeviceLanguage(
     "opencl", "OpenCL C", "opencl", OPENCL_TRIPLE, kernel_code, joined,
-    lambda text: ("+fp64",) if "double" in text else (), OpenclProgram, _described, _version,
+    lambda text: ("+fp64",) if "double" in text else (), OpenclProgram,
+    lambda target: target.machine, lambda target: str(target.vector),
 )  # fmt: skip
 
 BACKEND: Final = device_backend(

@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from attrs import evolve, frozen
 
-from plica.codegen.backend import Backend, Texts
-from plica.codegen.compilation import Job, Lowered, emitted
+from plica.codegen.backend import Backend
+from plica.codegen.code_artefact import CodeTexts, text_of_artefact
+from plica.codegen.compilation import Job, Lowered
 from plica.codegen.cuda.assemble import assembled
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.cuda.fold import fold
@@ -24,16 +24,13 @@ from plica.codegen.cuda.passes import CHANNELS_LAST
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.shared_passes import APART, PLAN, WHOLE, WIDE, grouping
-from plica.codegen.record import kernels
 from plica.codegen.rocm.prelude import joined
 from plica.codegen.rocm.toolchain import assembly
-from plica.codegen.target import unknown_target
+from plica.codegen.target import SpelledTarget, unknown_target
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 from plica.runtime.artefact import ROCM_TRIPLE, Artefact
 from plica.runtime.emulator.gpu import missing
-from plica.runtime.executable import Executable
-from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.gpu.choose import GPU_FORMS, TEMPLATES
 from plica.schedule.form import ScheduleTables
@@ -46,7 +43,7 @@ SPELLINGS: Final = ("rocm", *[f"rocm:{processor}" for processor in PROCESSORS])
 
 
 @frozen
-class RocmTarget:
+class RocmTarget(SpelledTarget):
     """An architecture of AMD's GPUs."""
 
     architecture: str = "gfx90a"
@@ -58,10 +55,6 @@ class RocmTarget:
         """What schedules ask for.  Threads exchange values in groups of 32: wavefronts are one such
         group or two."""
         return Gpu(PROCESSORS[self.architecture], shared=SHARED_BYTES)
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return str(self)
 
     def __str__(self) -> str:
         return f"rocm:{self.architecture}"
@@ -107,27 +100,12 @@ PIPELINE: Final = Pipeline((
 ))  # fmt: skip
 
 
-def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """A model as HIP C++, which the processor of this machine runs as a GPU would."""
-    artefact = emitted(pipeline, lowered, job)
-    return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
-
-
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
-    """The code at each stage."""
-    return {
-        "kernel": lambda: kernels(lowered().program),
-        "hip": lambda: artefact.text,
-        "amdgcn": lambda: assembly(artefact.text, artefact.machine.cpu),
+TEXTS: Final = CodeTexts(
+    {
+        "hip": text_of_artefact,
+        "amdgcn": lambda lowered, job, artefact: assembly(artefact.text, artefact.machine.cpu),
     }
-
-
-def _gpu(target: RocmTarget) -> Gpu:
-    return target.gpu
-
-
-def _encode(kernel: Any, target: RocmTarget) -> str:  # Any: a lowered kernel
-    return joined((fold(kernel, "kernel"),), fused=False)
+)
 
 
 BACKEND: Final = Backend(
@@ -135,14 +113,14 @@ BACKEND: Final = Backend(
     "AMD's GPUs, as HIP C++ to be taken there: rocm, or an architecture, rocm:gfx942",
     parse,
     {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
-    build,
-    texts_of,
-    machine=_gpu,
+    TEXTS.build,
+    TEXTS.texts,
+    machine=lambda target: target.gpu,
     tables=THREADS,
     schedules=threads,
     lowering=LOWERING["gpu"],
     dialect=evolve(CUDA, name="hip"),
-    encode=_encode,
+    encode=lambda kernel, target: joined((fold(kernel, "kernel"),), fused=False),
     missing=missing,
     threaded=False,
     library="Libraries for C are made for processors.",

@@ -6,16 +6,15 @@ module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.backend import Backend, Texts
-from plica.codegen.compilation import Job, Lowered, emitted, record
-from plica.codegen.interface import aligned_bytes, interface, tenants
+from plica.codegen.backend import Backend
+from plica.codegen.code_artefact import CodeTexts, Later, artefact_of, sized
+from plica.codegen.compilation import Job, Lowered
 from plica.codegen.llvm import toolchain as llvm
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
@@ -24,30 +23,20 @@ from plica.codegen.llvm.toolchain import llvm_version
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
-from plica.codegen.operation_count import operations
-from plica.codegen.program import Program, kernel_name, launches, moved_bytes
-from plica.codegen.record import kernels
+from plica.codegen.program import Program
 from plica.codegen.wasm import toolchain
 from plica.codegen.wasm.target import SPELLINGS, WasmTarget, parse
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
-from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
-from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.executable import Executable
-from plica.runtime.load import executable
+from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.error import UnsupportedError
 from plica.runtime.wasm.instance import INSTALL, WasmInstance
-from plica.schedule.default import Machine
 
 
 def text_of(lowered: Lowered, target: WasmTarget) -> str:
     """The LLVM text of a lowered module."""
-    if not isinstance(lowered.plan, WorkspacePlan):
-        message = "WebAssembly is made for sizes that are known; those of this model are open."
-        hint = "Give the model its sizes, or compile it for 'cpu'."
-        named = ", ".join(str(dim.name) for dim in lowered.program.dims)
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-    machine = target.machine
-    return fold(lowered.program, lowered.plan, machine, lowered.fused, lowered.signless)
+    plan = sized(lowered, "WebAssembly")
+    return fold(lowered.program, plan, target.machine, lowered.fused, lowered.signless)
 
 
 @frozen
@@ -59,36 +48,14 @@ class EmitWasm:
     def __call__(self, lowered: Lowered, job: Job) -> Artefact:
         """All that will be loaded, in a browser or here."""
         target: WasmTarget = job.target
-        code = toolchain.emit(text_of(lowered, target), target.machine, self.level)
-        program, plan, machine = lowered.program, lowered.plan, target.machine
-        assert isinstance(plan, WorkspacePlan)  # or there were no text
-        done = launches(program)
-        return Artefact(
-            interface(lowered.module.main_function(), program),
+        machine = target.machine
+        code = toolchain.emit(text_of(lowered, target), machine, self.level)
+        linker = toolchain.version(toolchain.linker())
+        return artefact_of(
+            lowered, job,
             ArtefactMachine(machine.triple, machine.cpu, machine.features, machine.machine),
-            1,
-            (code,),
-            tuple([aligned_bytes(constant) for constant in program.constants]),
-            plan.size,
-            tuple([launch.source for launch in done]),
-            tuple(
-                [
-                    Launched(
-                        kernel_name(launch.kernel, program),
-                        operations(program.kernels[launch.kernel]),
-                        moved_bytes(launch, program),
-                    )
-                    for launch in done
-                ]
-            ),
-            tenants(plan),
-            (
-                ("llvm", llvm_version()),
-                ("wasm-ld", toolchain.version(toolchain.linker())),
-                *job.versions,
-            ),
-            partial(record, lowered),
-        )
+            (code,), versions=(("llvm", llvm_version()), ("wasm-ld", linker)),
+        )  # fmt: skip
 
 
 def _pipeline(level: int) -> Pipeline:
@@ -100,31 +67,19 @@ PIPELINE: Final = _pipeline(2)
 FAST: Final = _pipeline(1).without("winograd", "fold-winograd")
 
 
-def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """Code of a lowered module, loaded into an engine of this process."""
-    return executable(emitted(pipeline, lowered, job), texts=texts_of(lambda: lowered, job))
+def _assembly(lowered: Later, job: Job, artefact: object) -> str:
+    return llvm.assembly_static(text_of(lowered(), job.target), job.target.machine)
 
 
-def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, made when somebody asks for it."""
-
-    def text() -> str:
-        return text_of(lowered(), job.target)
-
-    return {
-        "kernel": lambda: kernels(lowered().program),
-        "llvm": text,
-        "asm": lambda: llvm.assembly_static(text(), job.target.machine),
-    }
+TEXTS: Final = CodeTexts({
+    "llvm": lambda lowered, job, artefact: text_of(lowered(), job.target),
+    "asm": _assembly,
+})  # fmt: skip
 
 
 def _kernel_text(kernel: Kernel, target: WasmTarget) -> str:
     program = program_of(kernel)
     return fold(program, workspace_plan(program), target.machine)
-
-
-def _machine(target: WasmTarget) -> Machine:
-    return machine_of(target.machine)
 
 
 def missing() -> str:
@@ -154,9 +109,9 @@ BACKEND: Final = Backend(
     "WebAssembly by LLVM, for browsers, Node and wasmtime: wasm, wasm:relaxed, wasm:scalar.",
     parse,
     {"default": PIPELINE, "fast": FAST, "max": PIPELINE},
-    build,
-    texts_of,
-    machine=_machine,
+    TEXTS.build,
+    TEXTS.texts,
+    machine=lambda target: machine_of(target.machine),
     dialect=LLVM,
     encode=_kernel_text,
     check_tools=lambda target: toolchain.linker(),

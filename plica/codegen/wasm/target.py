@@ -13,9 +13,7 @@ from typing import ClassVar, Final
 from attrs import frozen
 
 from plica.codegen.llvm.pool import WASM_THREADS
-from plica.codegen.target import Target
-from plica.core import did_you_mean
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.codegen.target import SpelledTarget, Target, unknown_target
 
 TRIPLE: Final = "wasm32-unknown-unknown"
 
@@ -36,7 +34,7 @@ SPELLINGS: Final = ("wasm", "wasm:relaxed", "wasm:threads", "wasm:scalar")
 
 
 @frozen
-class WasmTarget:
+class WasmTarget(SpelledTarget):
     """WebAssembly of 32 bits with some extensions."""
 
     extension: str = ""
@@ -50,10 +48,6 @@ class WasmTarget:
         triple, cores = (WASM_THREADS, CORES) if threads else (TRIPLE, 1)
         return Target("cpu", triple, "generic", EXTENSIONS[self.extension], cores=cores)
 
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return str(self)
-
     def __str__(self) -> str:
         return f"wasm:{self.extension}" if self.extension else "wasm"
 
@@ -62,8 +56,5 @@ def parse(text: str) -> WasmTarget:
     """The target that a text means."""
     name, _, extension = text.strip().partition(":")
     if name != "wasm" or extension not in EXTENSIONS or text.strip() not in SPELLINGS:
-        message = f"There is no target {text!r}."
-        hint = did_you_mean(text, SPELLINGS)
-        expected = ", ".join(SPELLINGS)
-        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(text), hint))
+        raise unknown_target(text, SPELLINGS)
     return WasmTarget(extension)
