@@ -3,152 +3,131 @@
 A language's own function of that name may be far less accurate. Formulas that need f64 are
 unavailable in languages without it.
 
->>> C = FormulaWords("const {kind} {name} = {text};", "({when} ? {yes} : {no})", "bits({0})",
-...     "real({0})", "float({0})", "fabs({0})", "copysign({0}, {1})", "(int)((unsigned){0} >> {1})",
-...     "{0}", {f32: "float", i32: "int", None: "bool"}, lambda n: f"{n}f", str, str)
+>>> C = FormulaWords(
+...     "const {kind} {name} = {text};", {f32: "float", i32: "int", None: "bool"},
+...     lambda value, of: str(value) if of is i32 else f"{value}f",
+...     clike_words("({0} ? {1} : {2})", bits="bits({0})", real="real({0})"))
 >>> formula_lines("exp2", C)[0][0]
 'const bool v0 = x < -151.0f;'
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from attrs import frozen
 
 from plica.core import CompilerBug
-from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
-from plica.ir.type import DType, f32, i32
+from plica.ir.loop.formula import FORMULAS, CarriedNumber
+from plica.ir.type import DType, f32, f64, i32
 
 WIDE: Final = frozenset(("sin", "cos", "tan", "asin", "acos", "asinh", "acosh"))
 """The formulas that need an f64, or a square root as good as an f32's."""
 
 NARROW: Final = tuple(name for name in FORMULAS if name not in WIDE)  # the others
-_ORDERS: Final = {"olt": "<", "ogt": ">", "oeq": "==", "sgt": ">", "ne": "!="}
-_SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
+
+GIVES: Final[Mapping[str, DType | None]] = {
+    "bits": i32, "low_word": i32, "real": f32, "to_float": f32, "narrowed": f32, "widened": f64,
+    "turn_high": f64, "turn_low": f64, **dict.fromkeys(("olt", "ogt", "oeq", "sgt", "ne")),
+}  # fmt: skip
+"""What operations give that is no number of the type they are done to; None is a condition."""
 
 
 @frozen
 class FormulaWords:
-    """A language's words for formulas; templates have braces."""
+    """A language's words for formulas: templates by operation, in which `{0}` is the number itself,
+    `{1}` and `{2}` are others, and `{kind}` is its type; two of them are two lines, one of the
+    result of the other.  An `f` before the name of an operation says that floats have their own.
+    """
 
     let: str
-    select: str
-    bits: str
-    real: str
-    to_float: str
-    size: str
-    with_sign: str
-    logical_shift: str
-    rounded: str  # a float as it was rounded, where a driver would take `(a + b) - b` for `a`
-    kinds: Mapping[DType | None, str]  # the type of a value of f32 and of i32, and of a condition
-    floats: Callable[[float], str]
-    wholes: Callable[[int], str]
-    shift: Callable[[str], str]  # by how much bits are moved, of the type that is for
+    kinds: Mapping[DType | None, str]  # the types of values, and of a condition
+    literal: Callable[[float, DType], str]
+    words: Mapping[str, str | tuple[str, ...]]
+    name: str = "v{}"
 
 
-class _Lines:
-    """The lines of a function under construction."""
+def clike_words(
+    select: str, *, rounded: str = "{0}", shift: str = "{1}",
+    logical_shift: str = "(int)((unsigned){0} >> {1})", **more: str,
+) -> dict[str, str]:  # fmt: skip
+    """The words of a language like C.
 
-    def __init__(self, words: FormulaWords) -> None:
-        self.words = words
-        self.lines: list[str] = []
-
-    def let(self, text: str, of: DType | None) -> TextNumber:
-        name = f"v{len(self.lines)}"
-        kind = self.words.kinds[of]
-        self.lines.append(self.words.let.format(kind=kind, name=name, text=text))
-        return TextNumber(self, name, of)
+    `rounded` is a float as it was rounded, where a driver would take `(a + b) - b` for `a`; `shift`
+    is by how much bits are moved, of the type that is for.
+    """
+    signs = {
+        "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
+        "olt": "<", "ogt": ">", "oeq": "==", "sgt": ">", "ne": "!=",
+    }  # fmt: skip
+    return {
+        **{word: f"{{0}} {sign} {{1}}" for word, sign in signs.items()},
+        "fsub": f"{rounded} - {{1}}", "shl": f"{{0}} << {shift}", "ashr": f"{{0}} >> {shift}",
+        "lshr": logical_shift.replace("{1}", shift), "select": select, "to_float": "float({0})",
+        "size": "fabs({0})", "with_sign": "copysign({0}, {1})", **more,
+    }  # fmt: skip
 
 
 @frozen(eq=False)
 class TextNumber(CarriedNumber):
-    """A value in a function: of f32 or i32, or a condition where `of` is None."""
+    """A value in a function of these lines: of a dtype, or a condition where `of` is None."""
 
-    body: _Lines
+    words: FormulaWords
+    lines: list[str]
     text: str
     of: DType | None
 
-    def like(self, other: TextNumber | float) -> str:
-        if isinstance(other, TextNumber):
-            return other.text
-        return self.body.words.wholes(int(other)) if self.of is i32 else self._float(other)
-
-    def _float(self, value: float) -> str:
-        return self.body.words.floats(value)
-
-    def apply(self, sign: str, other: TextNumber | float) -> TextNumber:
-        return self.body.let(f"{self.text} {sign} {self.like(other)}", self.of)
-
-    def __add__(self, other: TextNumber | float) -> TextNumber:
-        return self.apply("+", other)
-
-    def __sub__(self, other: TextNumber | float) -> TextNumber:
-        text = self.text if self.of is i32 else self.body.words.rounded.format(self.text)
-        return TextNumber(self.body, text, self.of).apply("-", other)
-
-    def __mul__(self, other: TextNumber | float) -> TextNumber:
-        return self.apply("*", other)
-
-    def __truediv__(self, other: TextNumber | float) -> TextNumber:
-        return self.apply("/", other)
-
-    def bitwise(self, word: Bitwise, other: TextNumber | int) -> TextNumber:
-        words, by = self.body.words, self.like(other)
-        if word == "lshr":
-            return self.body.let(words.logical_shift.format(self.text, words.shift(by)), i32)
-        by = words.shift(by) if word in ("shl", "ashr") else by
-        return self.apply(_SIGNS[word], TextNumber(self.body, by, i32))
-
-    def is_(self, order: Order, other: TextNumber | float) -> TextNumber:
-        return self.body.let(f"{self.text} {_ORDERS[order]} {self.like(other)}", None)
-
-    def choose(self, then: TextNumber, orelse: TextNumber | float) -> TextNumber:
-        no = then.like(orelse)
-        return self.body.let(
-            self.body.words.select.format(when=self.text, yes=then.text, no=no), then.of
-        )
+    def do(self, word: str, *others: TextNumber) -> TextNumber:
+        own = self.words.words.get(f"f{word}") if self.of in (f32, f64) else None
+        templates = own or self.words.words.get(word)
+        if templates is None:
+            raise CompilerBug(f"There is no {word} in the text of a formula.")
+        of = GIVES[word] if word in GIVES else (others[0] if word == "select" else self).of
+        facts = {"kind": self.words.kinds[self.of], "to": self.words.kinds[of], "of": self.of}
+        texts = [self.text, *[number.text for number in others]]
+        for template in (templates,) if isinstance(templates, str) else templates:
+            name = self.words.name.format(len(self.lines))
+            text = template.format(*texts, **facts)
+            self.lines.append(self.words.let.format(kind=facts["to"], name=name, text=text))
+            texts = [name]
+        return TextNumber(self.words, self.lines, name, of)
 
     def number(self, value: float) -> TextNumber:
-        return TextNumber(self.body, self.like(value), self.of)
+        assert self.of is not None
+        return self._constant(value, self.of)
 
     def whole(self, value: int) -> TextNumber:
-        return TextNumber(self.body, self.body.words.wholes(value), i32)
+        return self._constant(value, i32)
 
-    def bits(self) -> TextNumber:
-        return self.body.let(self.body.words.bits.format(self.text), i32)
+    def _constant(self, value: float, of: DType) -> TextNumber:
+        given = int(value) if of is i32 else value
+        return TextNumber(self.words, self.lines, self.words.literal(given, of), of)
 
-    def real(self) -> TextNumber:
-        return self.body.let(self.body.words.real.format(self.text), f32)
+    def fused(self, factor: TextNumber, term: TextNumber | float) -> TextNumber | None:
+        return self.do("fma", factor, self._like(term)) if "fma" in self.words.words else None
 
-    def to_float(self) -> TextNumber:
-        return self.body.let(self.body.words.to_float.format(self.text), f32)
+    def scaled(self, exponent: TextNumber) -> TextNumber | None:
+        return self.do("scale", exponent) if "scale" in self.words.words else None
 
-    def widened(self) -> TextNumber:
-        raise CompilerBug("There is no f64 in the text of a formula.")
+    def at_most(self, bound: float) -> TextNumber:
+        return self._extreme("minimum", bound) or super().at_most(bound)
 
-    def narrowed(self) -> TextNumber:
-        return self.widened()
+    def at_least(self, bound: float) -> TextNumber:
+        return self._extreme("maximum", bound) or super().at_least(bound)
 
-    def low_word(self) -> TextNumber:
-        return self.widened()
-
-    def turn(self, part: Literal["high", "low"]) -> TextNumber:
-        return self.widened()
-
-    def root(self) -> TextNumber:
-        return self.widened()
-
-    def size(self) -> TextNumber:
-        return self.body.let(self.body.words.size.format(self.text), f32)
-
-    def with_sign(self, other: TextNumber) -> TextNumber:
-        return self.body.let(self.body.words.with_sign.format(self.text, other.text), f32)
+    def _extreme(self, word: str, bound: float) -> TextNumber | None:
+        is_there = word in self.words.words and self.of is not f64
+        return self.do(word, self.number(bound)) if is_there else None
 
 
-def formula_lines(name: str, words: FormulaWords) -> tuple[list[str], str]:
-    """The lines of a formula of `x`, and its result."""
-    body = _Lines(words)
-    result = FORMULAS[name](TextNumber(body, "x", f32))
-    return body.lines, result.text
+def formula_lines(
+    name: str,
+    words: FormulaWords,
+    given: Sequence[str] = ("x",),
+    formulas: Mapping[str, Callable[..., Any]] = FORMULAS,  # Any: as there
+) -> tuple[list[str], str]:
+    """The lines of a formula of some f32, and its result."""
+    lines: list[str] = []
+    result = formulas[name](*[TextNumber(words, lines, each, f32) for each in given])
+    return lines, result.text

@@ -12,144 +12,42 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal
 
-from attrs import frozen
-
+from plica.codegen.emit.formula_text import FormulaWords, formula_lines
 from plica.codegen.llvm.dialect import literal
-from plica.ir.loop.formula import (
-    FORMULAS,
-    NEAR_FORMULAS,
-    PAIR_FORMULAS,
-    Bitwise,
-    CarriedNumber,
-    Order,
-)
-from plica.ir.type import DType, f32, f64, i32
+from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS, PAIR_FORMULAS
+from plica.ir.type import f32, f64, i32
 
-
-class _Body:
-    """The lines of a function under construction."""
-
-    def __init__(self, fused: bool, scales: bool, extremes: bool) -> None:
-        self.fused = fused
-        self.scales = scales
-        self.extremes = extremes
-        self.lines: list[str] = []
-
-    def let(self, text: str, of: DType | None) -> LlvmNumber:
-        name = f"%v{len(self.lines)}"
-        self.lines.append(f"  {name} = {text}")
-        return LlvmNumber(self, name, of)
-
-
-@frozen(eq=False)
-class LlvmNumber(CarriedNumber):
-    """A value in a function: of f32, f64 or i32, or a condition where `of` is None."""
-
-    body: _Body
-    text: str
-    of: DType | None
-
-    @property
-    def kind(self) -> str:
-        return "i1" if self.of is None else _WORDS[self.of]
-
-    def like(self, other: LlvmNumber | float) -> str:
-        if isinstance(other, LlvmNumber):
-            return other.text
-        assert self.of is not None
-        return literal(other, self.of)
-
-    def apply(self, word: str, other: LlvmNumber | float) -> LlvmNumber:
-        prefix = "" if self.of is i32 else "f"
-        return self.body.let(f"{prefix}{word} {self.kind} {self.text}, {self.like(other)}", self.of)
-
-    def __add__(self, other: LlvmNumber | float) -> LlvmNumber:
-        return self.apply("add", other)
-
-    def __sub__(self, other: LlvmNumber | float) -> LlvmNumber:
-        return self.apply("sub", other)
-
-    def __mul__(self, other: LlvmNumber | float) -> LlvmNumber:
-        return self.apply("mul", other)
-
-    def __truediv__(self, other: LlvmNumber | float) -> LlvmNumber:
-        return self.apply("div", other)
-
-    def bitwise(self, word: Bitwise, other: LlvmNumber | int) -> LlvmNumber:
-        return self.body.let(f"{word} {self.kind} {self.text}, {self.like(other)}", self.of)
-
-    def is_(self, order: Order, other: LlvmNumber | float) -> LlvmNumber:
-        word = "icmp" if self.of is i32 else "fcmp"
-        return self.body.let(f"{word} {order} {self.kind} {self.text}, {self.like(other)}", None)
-
-    def choose(self, then: LlvmNumber, orelse: LlvmNumber | float) -> LlvmNumber:
-        sides = f"{then.kind} {then.text}, {then.kind} {then.like(orelse)}"
-        return self.body.let(f"select i1 {self.text}, {sides}", then.of)
-
-    def number(self, value: float) -> LlvmNumber:
-        assert self.of is not None
-        return LlvmNumber(self.body, literal(value, self.of), self.of)
-
-    def whole(self, value: int) -> LlvmNumber:
-        return LlvmNumber(self.body, literal(value, i32), i32)
-
-    def bits(self) -> LlvmNumber:
-        return self.body.let(f"bitcast float {self.text} to i32", i32)
-
-    def real(self) -> LlvmNumber:
-        return self.body.let(f"bitcast i32 {self.text} to float", f32)
-
-    def to_float(self) -> LlvmNumber:
-        return self.body.let(f"sitofp {self.kind} {self.text} to float", f32)
-
-    def widened(self) -> LlvmNumber:
-        return self.body.let(f"fpext {self.kind} {self.text} to double", f64)
-
-    def narrowed(self) -> LlvmNumber:
-        return self.body.let(f"fptrunc {self.kind} {self.text} to float", f32)
-
-    def low_word(self) -> LlvmNumber:
-        whole = self.body.let(f"bitcast double {self.text} to i64", None).text
-        return self.body.let(f"trunc i64 {whole} to i32", i32)
-
-    def size(self) -> LlvmNumber:
-        return self._call("llvm.fabs.f32", f32)
-
-    def with_sign(self, other: LlvmNumber) -> LlvmNumber:
-        return self._call("llvm.copysign.f32", f32, other)
-
-    def root(self) -> LlvmNumber:
-        return self._call("llvm.sqrt.f32", f32)
-
-    def turn(self, part: Literal["high", "low"]) -> LlvmNumber:
-        return self._call(f"plica.turn.{part}", f64)
-
-    def fused(self, factor: LlvmNumber, term: LlvmNumber | float) -> LlvmNumber | None:
-        if not self.body.fused:
-            return None
-        third = term if isinstance(term, LlvmNumber) else self.number(term)
-        assert self.of is not None
-        return self._call(f"llvm.fma.{self.of.name}", self.of, factor, third)
-
-    def scaled(self, exponent: LlvmNumber) -> LlvmNumber | None:
-        return self._call("llvm.ldexp.f32.i32", f32, exponent) if self.body.scales else None
-
-    def at_most(self, bound: float) -> LlvmNumber:
-        if not self.body.extremes or self.of is f64:
-            return super().at_most(bound)
-        return self._call("llvm.minimum.f32", f32, self.number(bound))
-
-    def at_least(self, bound: float) -> LlvmNumber:
-        if not self.body.extremes or self.of is f64:
-            return super().at_least(bound)
-        return self._call("llvm.maximum.f32", f32, self.number(bound))
-
-    def _call(self, name: str, to: DType, *others: LlvmNumber) -> LlvmNumber:
-        args = ", ".join(f"{number.kind} {number.text}" for number in (self, *others))
-        return self.body.let(f"call {_WORDS[to]} @{name}({args})", to)
-
-
-_WORDS: Final = {f32: "float", f64: "double", i32: "i32"}
+_WORDS: Final[dict[str, str | tuple[str, ...]]] = {
+    **{
+        word: f"{prefix}{word.removeprefix('f')} {{kind}} {{0}}, {{1}}"
+        for prefix, words in (
+            ("", ("add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr")),
+            ("f", ("fadd", "fsub", "fmul", "fdiv")),
+            ("icmp ", ("sgt", "ne")),
+            ("fcmp ", ("olt", "ogt", "oeq")),
+        )
+        for word in words
+    },
+    "select": "select i1 {0}, {to} {1}, {to} {2}",
+    "bits": "bitcast float {0} to i32",
+    "real": "bitcast i32 {0} to float",
+    "to_float": "sitofp {kind} {0} to float",
+    "widened": "fpext {kind} {0} to double",
+    "narrowed": "fptrunc {kind} {0} to float",
+    "low_word": ("bitcast double {0} to i64", "trunc i64 {0} to i32"),
+    "size": "call float @llvm.fabs.f32({kind} {0})",
+    "with_sign": "call float @llvm.copysign.f32({kind} {0}, float {1})",
+    "root": "call float @llvm.sqrt.f32({kind} {0})",
+    "turn_high": "call double @plica.turn.high({kind} {0})",
+    "turn_low": "call double @plica.turn.low({kind} {0})",
+}
+_FUSED: Final = {"fma": "call {kind} @llvm.fma.{of}({kind} {0}, {kind} {1}, {kind} {2})"}
+_SCALES: Final = {"scale": "call float @llvm.ldexp.f32.i32({kind} {0}, i32 {1})"}
+_EXTREMES: Final = {
+    word: f"call float @llvm.{word}.f32({{kind}} {{0}}, {{kind}} {{1}})"
+    for word in ("minimum", "maximum")
+}
+_KINDS: Final = {f32: "float", f64: "double", i32: "i32", None: "i1"}
 
 
 @lru_cache(maxsize=64)
@@ -166,10 +64,12 @@ def text(
     multiplies by powers of two, `extremes` that the lesser of two is one instruction; `part` that
     it is the function for numbers `.near` 0, or for those that are `.far`.
     """
-    body = _Body(fused, scales, extremes)
-    formula = (PAIR_FORMULAS | FORMULAS | (NEAR_FORMULAS if part == ".near" else {}))[name]
+    can = ((fused, _FUSED), (scales, _SCALES), (extremes, _EXTREMES))
+    more = {word: line for has, lines in can if has for word, line in lines.items()}
+    words = FormulaWords("  {name} = {text}", _KINDS, literal, {**_WORDS, **more}, "%v{}")
+    formulas = PAIR_FORMULAS | FORMULAS | (NEAR_FORMULAS if part == ".near" else {})
     given = ("%x", "%y") if name in PAIR_FORMULAS else ("%x",)
-    result = formula(*[LlvmNumber(body, each, f32) for each in given])
+    lines, result = formula_lines(name, words, given, formulas)
     params = ", ".join(f"float {each}" for each in given)
     head = f"define internal float @plica.{name}{part}.f32({params}) alwaysinline {{"
-    return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])
+    return "\n".join([head, *lines, f"  ret float {result}", "}", ""])

@@ -16,9 +16,9 @@ from attrs import evolve
 
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.emit.dialect import decimal
-from plica.codegen.emit.formula_text import FormulaWords, formula_lines
+from plica.codegen.emit.formula_text import FormulaWords, clike_words, formula_lines
 from plica.codegen.opencl.dialect import OPENCL, helpers as opencl_helpers, text_in_opencl
-from plica.ir.type import f32, i32
+from plica.ir.type import DType, f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 HEAD: Final = """\
@@ -39,12 +39,19 @@ _WORDS: Final = """
     uint uchar ushort ulong as_type select clamp mix step id failed number
 """
 
+
+def _constant(value: float, of: DType) -> str:
+    if of is i32:
+        return OPENCL.literal(value, i32)
+    return decimal(value, f32, lambda bits, of: f"as_type<float>({bits:#x}u)")
+
+
 _FORMULA: Final = FormulaWords(
-    "const {kind} {name} = {text};", "({when} ? {yes} : {no})", "as_type<int>({0})",
-    "as_type<float>({0})", "float({0})", "fabs({0})", "copysign({0}, {1})",
-    "int(uint({0}) >> {1})", "{0}", {f32: "float", i32: "int", None: "bool"},
-    lambda value: decimal(value, f32, lambda bits, of: f"as_type<float>({bits:#x}u)"),
-    lambda value: OPENCL.literal(value, i32), "{0}".format,
+    "const {kind} {name} = {text};", {f32: "float", i32: "int", None: "bool"}, _constant,
+    clike_words(
+        "({0} ? {1} : {2})", bits="as_type<int>({0})", real="as_type<float>({0})",
+        logical_shift="int(uint({0}) >> {1})",
+    ),
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from attrs import evolve
 
 from plica.codegen.c.dialect import C99, helpers as plain_helpers
 from plica.codegen.emit.dialect import decimal, suffixed
-from plica.codegen.emit.formula_text import FormulaWords, formula_lines
+from plica.codegen.emit.formula_text import FormulaWords, clike_words, formula_lines
 from plica.codegen.emit.lane_store import FORMULAS, LENGTHS
 from plica.ir.type import DType, f32, i32, i64
 
@@ -102,10 +102,13 @@ def _formula(name: str, count: int) -> str:
     size = f"as_{many}(as_{signs}({{0}}) & INT_MAX)"
     sign = f"as_{many}((as_{signs}({{0}}) & INT_MAX) | (as_{signs}({{1}}) & INT_MIN))"
     words = FormulaWords(
-        "const {kind} {name} = {text};", "({when} ? {yes} : {no})", f"as_{signs}({{0}})",
-        f"as_{many}({{0}})", f"convert_{many}({{0}})", size, sign,
-        f"as_{signs}(as_u{signs}({{0}}) >> {{1}})", "{0}", {f32: many, i32: signs, None: signs},
-        lambda value: f"({many})({_real(value)})", lambda value: f"({signs})({value})", str,
+        "const {kind} {name} = {text};", {f32: many, i32: signs, None: signs},
+        lambda value, of: f"({signs})({value})" if of is i32 else f"({many})({_real(value)})",
+        clike_words(
+            "({0} ? {1} : {2})", bits=f"as_{signs}({{0}})", real=f"as_{many}({{0}})",
+            to_float=f"convert_{many}({{0}})", size=size, with_sign=sign,
+            logical_shift=f"as_{signs}(as_u{signs}({{0}}) >> {{1}})",
+        ),
     )  # fmt: skip
     lines, result = formula_lines(name, words)
     body = "\n  ".join([*lines, f"return {result};"])

@@ -24,7 +24,7 @@ from attrs import evolve
 
 from plica.codegen.emit.clike_operator import CLIKE, TextPlace
 from plica.codegen.emit.coded_word import conversions
-from plica.codegen.emit.formula_text import NARROW, FormulaWords, formula_lines
+from plica.codegen.emit.formula_text import NARROW, FormulaWords, clike_words, formula_lines
 from plica.codegen.emit.scalar import round_to_dtype
 from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
@@ -48,9 +48,14 @@ def whole(value: int) -> str:
 
 
 FORMULA_WORDS: Final = FormulaWords(
-    "let {name} = {text};", "select({no}, {yes}, {when})", "bitcast<i32>({0})", "bitcast<f32>({0})",
-    "f32({0})", "abs({0})", "p_copysign({0}, {1})", "bitcast<i32>(bitcast<u32>({0}) >> {1})",
-    "p_rounded({0})", {f32: "f32", i32: "i32", None: "bool"}, real, whole, "u32({0})".format,
+    "let {name} = {text};", {f32: "f32", i32: "i32", None: "bool"},
+    lambda value, of: whole(int(value)) if of is i32 else real(value),
+    clike_words(
+        "select({2}, {1}, {0})", bits="bitcast<i32>({0})", real="bitcast<f32>({0})",
+        to_float="f32({0})", size="abs({0})", with_sign="p_copysign({0}, {1})",
+        logical_shift="bitcast<i32>(bitcast<u32>({0}) >> {1})", rounded="p_rounded({0})",
+        shift="u32({1})",
+    ),
 )  # fmt: skip
 
 

@@ -19,18 +19,36 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from attrs import frozen
 
-from plica.ir.loop.formula import FORMULAS, PAIR_FORMULAS, Bitwise, CarriedNumber, Order
+from plica.ir.loop.formula import FORMULAS, PAIR_FORMULAS, CarriedNumber
 
 # Any: arrays and numbers of numpy alike.
 Function = Callable[..., Any]
 
-_ORDERS: Final[dict[Order, Function]] = {
+
+@lru_cache(maxsize=1)
+def _turns() -> tuple[Any, Any]:
+    high, low = turns()
+    return np.array(high), np.array(low)
+
+
+_WORDS: Final[dict[str, Function]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "shl": operator.lshift, "ashr": operator.rshift,
+    "lshr": lambda a, by: (a.view(np.uint32) >> by.view(np.uint32)).view(np.int32),
     "olt": np.less, "ogt": np.greater, "oeq": np.equal, "sgt": np.greater, "ne": np.not_equal,
+    "select": np.where,
+    "bits": lambda a: a.view(np.int32), "real": lambda a: a.view(np.float32),
+    "to_float": lambda a: a.astype(np.float32), "widened": lambda a: a.astype(np.float64),
+    "narrowed": lambda a: a.astype(np.float32),
+    "low_word": lambda a: a.view(np.int64).astype(np.int32),
+    "size": np.abs, "with_sign": np.copysign, "root": np.sqrt,
+    "turn_high": lambda a: _turns()[0][a], "turn_low": lambda a: _turns()[1][a],
 }  # fmt: skip
 
 
@@ -40,87 +58,15 @@ class ArrayNumber(CarriedNumber):
 
     array: Any
 
-    def like(self, other: ArrayNumber | float) -> Any:
-        return other.array if isinstance(other, ArrayNumber) else self.array.dtype.type(other)
-
-    def apply(self, how: Function, other: ArrayNumber | float) -> ArrayNumber:
-        return ArrayNumber(how(self.array, self.like(other)))
-
-    def __add__(self, other: ArrayNumber | float) -> ArrayNumber:
-        return self.apply(operator.add, other)
-
-    def __sub__(self, other: ArrayNumber | float) -> ArrayNumber:
-        return self.apply(operator.sub, other)
-
-    def __mul__(self, other: ArrayNumber | float) -> ArrayNumber:
-        return self.apply(operator.mul, other)
-
-    def __truediv__(self, other: ArrayNumber | float) -> ArrayNumber:
-        return self.apply(operator.truediv, other)
-
-    def bitwise(self, word: Bitwise, other: ArrayNumber | int) -> ArrayNumber:
-        match word:
-            case "and":
-                return self.apply(operator.and_, other)
-            case "or":
-                return self.apply(operator.or_, other)
-            case "xor":
-                return self.apply(operator.xor, other)
-            case "shl":
-                return self.apply(operator.lshift, other)
-            case "ashr":
-                return self.apply(operator.rshift, other)
-            case "lshr":
-                by = np.asarray(self.like(other)).view(np.uint32)
-                return ArrayNumber((self.array.view(np.uint32) >> by).view(np.int32))
-
-    def is_(self, order: Order, other: ArrayNumber | float) -> ArrayNumber:
-        return self.apply(_ORDERS[order], other)
-
-    def choose(self, then: ArrayNumber, orelse: ArrayNumber | float) -> ArrayNumber:
-        return ArrayNumber(np.where(self.array, then.array, then.like(orelse)))
+    def do(self, word: str, *others: ArrayNumber) -> ArrayNumber:
+        arrays = [number.array for number in others]
+        return ArrayNumber(np.asarray(_WORDS[word](self.array, *arrays)))
 
     def number(self, value: float) -> ArrayNumber:
         return ArrayNumber(np.asarray(value, self.array.dtype))
 
     def whole(self, value: int) -> ArrayNumber:
         return ArrayNumber(np.asarray(value, np.int32))
-
-    def bits(self) -> ArrayNumber:
-        return ArrayNumber(self.array.view(np.int32))
-
-    def real(self) -> ArrayNumber:
-        return ArrayNumber(self.array.view(np.float32))
-
-    def to_float(self) -> ArrayNumber:
-        return ArrayNumber(self.array.astype(np.float32))
-
-    def widened(self) -> ArrayNumber:
-        return ArrayNumber(self.array.astype(np.float64))
-
-    def narrowed(self) -> ArrayNumber:
-        return ArrayNumber(self.array.astype(np.float32))
-
-    def low_word(self) -> ArrayNumber:
-        return ArrayNumber(self.array.view(np.int64).astype(np.int32))
-
-    def size(self) -> ArrayNumber:
-        return ArrayNumber(np.abs(self.array))
-
-    def with_sign(self, other: ArrayNumber) -> ArrayNumber:
-        return ArrayNumber(np.copysign(self.array, other.array))
-
-    def root(self) -> ArrayNumber:
-        return ArrayNumber(np.sqrt(self.array))
-
-    def turn(self, part: Literal["high", "low"]) -> ArrayNumber:
-        return ArrayNumber(_turns()[part == "low"][self.array])
-
-
-@lru_cache(maxsize=1)
-def _turns() -> tuple[Any, Any]:
-    high, low = turns()
-    return np.array(high), np.array(low)
 
 
 def by_formula(name: str, wide: Function, x: Any) -> Any:

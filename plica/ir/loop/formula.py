@@ -70,34 +70,14 @@ N = TypeVar("N", bound="CarriedNumber")
 
 
 class CarriedNumber(ABC):
-    """A value of f32, f64, i32 or bool in its carrier.
+    """A value of f32, f64, i32 or bool in its carrier, which says how to `do` each operation.
 
     A plain number on the right of an operation has the type of the left.
     """
 
     @abstractmethod
-    def __add__(self: N, other: N | float) -> N: ...
-
-    @abstractmethod
-    def __sub__(self: N, other: N | float) -> N: ...
-
-    @abstractmethod
-    def __mul__(self: N, other: N | float) -> N: ...
-
-    @abstractmethod
-    def __truediv__(self: N, other: N | float) -> N: ...
-
-    @abstractmethod
-    def bitwise(self: N, word: Bitwise, other: N | int) -> N:
-        """A bitwise operation on integers; `ashr` is the arithmetic shift."""
-
-    @abstractmethod
-    def is_(self: N, order: Order, other: N | float) -> N:
-        """A comparison; false for NaN."""
-
-    @abstractmethod
-    def choose(self: N, then: N, orelse: N | float) -> N:
-        """`then` if this condition holds, otherwise `orelse`."""
+    def do(self: N, word: str, *others: N) -> N:
+        """An operation on this number and others, by its name."""
 
     @abstractmethod
     def number(self: N, value: float) -> N:
@@ -107,45 +87,72 @@ class CarriedNumber(ABC):
     def whole(self: N, value: int) -> N:
         """A constant of i32."""
 
-    @abstractmethod
+    def _like(self: N, other: N | float) -> N:
+        return other if isinstance(other, CarriedNumber) else self.number(other)
+
+    def __add__(self: N, other: N | float) -> N:
+        return self.do("add", self._like(other))
+
+    def __sub__(self: N, other: N | float) -> N:
+        return self.do("sub", self._like(other))
+
+    def __mul__(self: N, other: N | float) -> N:
+        return self.do("mul", self._like(other))
+
+    def __truediv__(self: N, other: N | float) -> N:
+        return self.do("div", self._like(other))
+
+    def bitwise(self: N, word: Bitwise, other: N | int) -> N:
+        """A bitwise operation on integers; `ashr` is the arithmetic shift."""
+        return self.do(word, self._like(other))
+
+    def is_(self: N, order: Order, other: N | float) -> N:
+        """A comparison; false for NaN."""
+        return self.do(order, self._like(other))
+
+    def choose(self: N, then: N, orelse: N | float) -> N:
+        """`then` if this condition holds, otherwise `orelse`."""
+        return self.do("select", then, then._like(orelse))
+
     def bits(self: N) -> N:
         """The bits of an f32, as an i32."""
+        return self.do("bits")
 
-    @abstractmethod
     def real(self: N) -> N:
         """The f32 with these bits."""
+        return self.do("real")
 
-    @abstractmethod
     def to_float(self: N) -> N:
         """An i32 as an f32."""
+        return self.do("to_float")
 
-    @abstractmethod
     def widened(self: N) -> N:
         """An f32 as an f64."""
+        return self.do("widened")
 
-    @abstractmethod
     def narrowed(self: N) -> N:
         """An f64 rounded to an f32."""
+        return self.do("narrowed")
 
-    @abstractmethod
     def low_word(self: N) -> N:
         """The low half of the bits of an f64, as an i32."""
+        return self.do("low_word")
 
-    @abstractmethod
     def size(self: N) -> N:
         """Without its sign."""
+        return self.do("size")
 
-    @abstractmethod
     def with_sign(self: N, other: N) -> N:
         """With the sign of another."""
+        return self.do("with_sign", other)
 
-    @abstractmethod
     def root(self: N) -> N:
         """The square root of an f32."""
+        return self.do("root")
 
-    @abstractmethod
     def turn(self: N, part: Literal["high", "low"]) -> N:
         """The entry of the table `turns` for an exponent."""
+        return self.do(f"turn_{part}")
 
     def fused(self: N, factor: N, term: N | float) -> N | None:
         """`self * factor + term` with one rounding, or None if the carrier rounds twice."""
