@@ -34,7 +34,7 @@ from plica.rewrite import (
 )
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.trial import SidesAgree, Trial
+from plica.rewrite.check.trial import SidesAgree, SidesDiffer, Trial
 from plica.rewrite.check.verdict import Refuted, Tested, Untested, is_good
 from plica.rewrite.make import tabled
 from plica.rewrite.packs.view import VIEW
@@ -78,6 +78,18 @@ def test_sides_of_different_types_are_refused_at_birth() -> None:
         RuleRefused, match="float literal does not convert to i32: write an integer"
     ):
         rule("doubled", whole + whole, whole * 2.0)
+
+
+def test_products_inside_of_an_operator_scale_the_tolerance() -> None:
+    a, b = Var(Name("x"), tensor((1, 1), "f32")), Var(Name("y"), tensor((3, 1), "f32"))
+    data = [np.full((1, 1), 7.9e3, "f4"), np.array([[-2.5e-4], [-4.5e3], [4.5e3]], "f4")]
+    sums, alone = op.einsum((x, y), "ab,cb->a"), op.einsum((x, op.sum(y, axis=0)), "ab,b->a")
+    made = Instance(op.einsum((a, b), "ab,cb->a"), ((a, data[0]), (b, data[1])), (a, b))
+    after = op.einsum((a, op.sum(b, axis=0)), "ab,b->a")
+    apart = rule("sum-alone", sums, alone, float=reassociates)
+    assert isinstance(Trial(apart, made, after).outcome(data), SidesAgree)
+    doubled = rule("sum-doubled", sums, alone * 2, float=reassociates)
+    assert isinstance(Trial(doubled, made, after * 2).outcome(data), SidesDiffer)
 
 
 def test_the_same_seed_gives_the_same_verdict() -> None:

@@ -19,9 +19,11 @@ import attrs
 import numpy as np
 
 from plica.core import IllTyped, Name, Term, post_order
-from plica.ir.graph import Apply, Attrs, Expr, Operator, Var, find
+from plica.ir.graph import Apply, Attrs, Expr, Function, Operator, Var, find
+from plica.ir.graph.module import main_module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop import Compute, scalar as sc
-from plica.ir.type import TensorType, Type, bool_, known, type_of
+from plica.ir.type import TensorType, Type, bool_, infer, known, type_of
 
 Array = np.ndarray[Any, Any]
 F64_DIGITS: Final = 53  # binary digits of f64, in which numbers are looked at
@@ -44,6 +46,28 @@ def products_are_exact(values: Mapping[Expr, Array]) -> bool:
             if digits > _digits(values[node]):
                 return False
     return True
+
+
+def sums_of_products(values: Mapping[Expr, Array]) -> float:
+    """The largest magnitude of the products that an operator among the terms sums, all together.
+
+    An operator that adds products of its arguments gives it where it is applied to their sizes.
+    """
+    heaviest = 0.0
+    for node in values:
+        if not isinstance(node, Apply) or any(arg not in values for arg in node.args):
+            continue
+        inside = _inside(node)
+        if not inside.adds or not inside.factors:
+            continue
+        params = [Var(Name("x", at), type_of(arg)) for at, arg in enumerate(node.args)]
+        module = main_module(
+            Function((), (), tuple(params), None, Apply(node.op, tuple(params), node.attrs))
+        )
+        sizes = [np.abs(values[arg]) for arg in node.args]
+        result = np.asarray(interpret(infer(module), *sizes), np.float64)
+        heaviest = max(heaviest, float(result[np.isfinite(result)].sum()))
+    return heaviest
 
 
 def binary_digits(of: Array) -> int:

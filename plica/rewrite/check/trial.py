@@ -26,7 +26,7 @@ from plica.ir.type import DType, TensorType, type_of
 from plica.rewrite.check.compare import array_in_f64, difference, in_f64, widened
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.probe import ill_formed, types_differ
-from plica.rewrite.check.product import products_are_exact
+from plica.rewrite.check.product import products_are_exact, sums_of_products
 from plica.rewrite.check.report import closed
 from plica.rewrite.check.sample import Sets
 from plica.rewrite.rule import Rule
@@ -107,10 +107,14 @@ class Trial:
         except EvaluationError:
             return self._failure(inputs)
         contract = self.rule.contract
-        reason = difference(found[0], found[1], contract, self.magnitude(found, inputs))
+        reason = self.apart(found, inputs)
         if contract <= signless_zero:
             return self._answer(inputs, found, reason)
-        if reason is None and contract is fused and self._without_rounded_products(found, inputs):
+        if (
+            reason is None
+            and contract is fused
+            and products_are_exact(self._known_values(found, inputs))
+        ):
             reason = difference(found[0], found[1], signless_zero, 0.0)
         wide = self.wide
         if wide is None:
@@ -123,7 +127,7 @@ class Trial:
             widely = wide.values(again)
         except EvaluationError:
             return self._answer(inputs, found, reason)
-        apart = difference(widely[0], widely[1], contract, wide.magnitude(widely, again))
+        apart = wide.apart(widely, again)
         if reason is None and apart is not None and contract.rel == 0:
             return wide._answer(again, widely, f"in f64 {apart}")
         if reason is None or self._constants_overflow(found):
@@ -142,17 +146,29 @@ class Trial:
         found: tuple[Any, ...] = interpret(self._module, *inputs)
         return found
 
-    def magnitude(self, found: Sequence[Any], inputs: Inputs) -> float:
-        """The largest sum of magnitudes among intermediates and inputs, times the number of
-        intermediates."""
-        if self.rule.contract <= signless_zero:
-            return 0.0
+    def apart(self, found: Sequence[Any], inputs: Inputs) -> str | None:
+        """Why the values of the sides differ under the contract, or None.
+
+        Sums inside of operators may cancel, so their products count before a difference does.
+        """
+        contract = self.rule.contract
+        sides, longer = (found[0], found[1]), max(1, self._longer)
+        if contract <= signless_zero:
+            return difference(*sides, contract, 0.0)
+        reason = difference(*sides, contract, longer * self._heaviest(found, inputs))
+        if reason is None:
+            return None
+        inside = sums_of_products(self._known_values(found, inputs))
+        return difference(*sides, contract, longer * inside) if inside else reason
+
+    def _heaviest(self, found: Sequence[Any], inputs: Inputs) -> float:
+        """The largest sum of magnitudes among intermediates and inputs."""
         heaviest = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for value in (*found[2:], *inputs):
                 sizes = np.abs(value.astype(np.float64))
                 heaviest = max(heaviest, float(sizes[np.isfinite(sizes)].sum()))
-        return heaviest * max(1, self._longer)
+        return heaviest
 
     def at(self, inputs: Inputs) -> Instance:
         """The instance with other data."""
@@ -212,10 +228,10 @@ class Trial:
         """Whether constants alone overflow on the right side: that affects all data."""
         return any(not _is_finite(found[2 + at]) for at in self._folded)
 
-    def _without_rounded_products(self, found: Sequence[Any], inputs: Inputs) -> bool:
+    def _known_values(self, found: Sequence[Any], inputs: Inputs) -> dict[Expr, Any]:
+        """The values of parts and variables."""
         values: dict[Expr, Any] = dict(zip(self._parts, found[2:], strict=True))
-        known = zip((var for var, _ in self.made.inputs), inputs, strict=True)
-        return products_are_exact(values | dict(known))
+        return values | dict(zip((var for var, _ in self.made.inputs), inputs, strict=True))
 
     def _leaves_range(self, values: Sequence[Any], inputs: Inputs, margin: float = 1.0) -> bool:
         """Whether a part is too large or too small for the narrowest float that occurs."""
