@@ -36,11 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def to_data(of: ErrorBudget) -> dict[str, Any]:
     """The budget as JSON holds it."""
-    entries = [
-        {"name": entry.name, "level": entry.level, "what": entry.what, "steps": entry.steps,
-         "declared": str(entry.declared), "used": entry.used}
-        for entry in of.entries
-    ]  # fmt: skip
+    from attrs import asdict
+
+    entries = [{**asdict(entry), "declared": str(entry.declared)} for entry in of.entries]
     return {"granted": str(of.granted), "declared": str(of.declared), "used": of.used,
             "share": of.share, "overspent": list(of.overspent), "entries": entries}  # fmt: skip
 

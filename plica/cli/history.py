@@ -1,14 +1,4 @@
-"""`plica history MODEL`: every step of a compilation, of the graph, of schedules and of lowering.
-
-plica history M.onnx                          how many steps there are of each level
-plica history M.onnx --grep unroll            the steps of a name
-plica history M.onnx --step 40                what a step did, and the state after it
-plica history M.onnx --first vectorized       the first state whose text has a word
-plica history M.onnx --fork 40                the model without a step, beside the other
-plica history M.onnx --fork 40 --rule R       with another rule there
-plica history M.onnx --fork 40 --decision 4 16
-plica history M.onnx --kernel K --asm         where each loop, store and instruction is from
-"""
+"""`plica history MODEL`: the steps of a compilation: of graph, schedules and lowering."""
 
 from __future__ import annotations
 

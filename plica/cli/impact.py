@@ -30,11 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
         kernels = where(model, arguments.name)
         found = None if kernels else impact(model, arguments.name)
         kernels = kernels or (() if found is None else found.kernels)
-        lines = {}
-        if arguments.asm:
-            lines = {
-                each.kernel: assembly_count(assembly_of(model, each), each) for each in kernels
-            }
+        lines = {kernel.kernel: assembly_count(assembly_of(model, kernel), kernel)
+                 for kernel in kernels if arguments.asm}  # fmt: skip
         other = None
         if arguments.without:
             say("compiling without it")
@@ -48,12 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if steps:
         print(f"{arguments.name}: {counted(len(steps), 'step')} of the graph")
-    for each in kernels:
-        more = (
-            f", {counted(lines[each.kernel], 'line')} of assembly" if each.kernel in lines else ""
-        )
-        here = f"{counted(each.loops, 'loop')}, {counted(each.stores, 'store')}{more}"
-        print(f"  {each.kernel}: {here}; nodes: {', '.join(each.nodes) or 'unnamed'}")
+    for kernel in kernels:
+        here = f"{counted(kernel.loops, 'loop')}, {counted(kernel.stores, 'store')}"
+        if arguments.asm:
+            here += f", {counted(lines[kernel.kernel], 'line')} of assembly"
+        print(f"  {kernel.kernel}: {here}; nodes: {', '.join(kernel.nodes) or 'unnamed'}")
     if not kernels:
         print("  no kernel: what it made is no part of the compiled model")
     if other is not None:

@@ -108,8 +108,7 @@ def _known(pack: str) -> dict[str, Rule]:
     return {rule.name: rule for each in packs for rule in each}
 
 
-_kept: Final = lru_cache(maxsize=1)(_known)
-"""The same for a process that is given one rule after another."""
+_kept: Final = lru_cache(maxsize=1)(_known)  # of a process that is given one rule after another
 
 
 def _rules(pack: str, names: list[str] | None) -> dict[str, Rule]:
@@ -118,11 +117,9 @@ def _rules(pack: str, names: list[str] | None) -> dict[str, Rule]:
     rules = _known(pack)
     for name in names or ():
         if name not in rules:
-            message, near = (
-                f"There is no rule {name!r} in {pack or 'any pack'}.",
-                did_you_mean(name, rules),
-            )
-            raise WrongUsage(Diagnostic("unknown-rule", message, None, "a rule", name, near))
+            message = f"There is no rule {name!r} in {pack or 'any pack'}."
+            hint = did_you_mean(name, rules)
+            raise WrongUsage(Diagnostic("unknown-rule", message, None, "a rule", name, hint))
     return {name: rules[name] for name in names or rules}
 
 
@@ -148,8 +145,8 @@ def _write(folder: Path, verdict: GraphVerdict) -> None:
     assert isinstance(verdict, Proved)
     folder.mkdir(parents=True, exist_ok=True)
     for number, script in enumerate(verdict.certificate):
-        name = f"{verdict.rule}-{number}.smt2"
-        (folder / name).write_text(f"; {verdict.rule}: unsat proves it\n{script}", encoding="utf-8")
+        text = f"; {verdict.rule}: unsat proves it\n{script}"
+        (folder / f"{verdict.rule}-{number}.smt2").write_text(text, encoding="utf-8")
 
 
 def line(verdict: GraphVerdict, solver: str, seconds: float, width: int) -> str:

@@ -55,19 +55,18 @@ def kernel_history(origin: KernelOrigin, lowering: Pipeline) -> Derivation:
     """The derivation of a kernel; what changes nothing is a step too, so that numbers are those of
     the trace, followed by those of the passes."""
     source = kernel = begin(origin.kernel).kernel
-    steps: list[DerivationStep] = []
+    made: list[tuple[str, str, Kernel]] = []
     for step, state in zip(origin.trace.steps, states(origin.trace, origin.kernel), strict=True):
-        steps.append(_step(described(step), "A step of the schedule.", kernel, state.kernel))
         kernel = state.kernel
-    for pass_ in lowering:
-        lowered: Kernel = pass_.run(kernel)
-        steps.append(_step(pass_.name, pass_.why, kernel, lowered))
-        kernel = lowered
-    return Derivation(source, tuple(steps))
-
-
-def _step(name: str, why: str, before: Kernel, after: Kernel) -> DerivationStep:
-    return DerivationStep(rule_of(Pass(name, why, _unchanged), exact), before, after)
+        made.append((described(step), "A step of the schedule.", kernel))
+    for lowering_pass in lowering:
+        kernel = lowering_pass.run(kernel)
+        made.append((lowering_pass.name, lowering_pass.why, kernel))
+    kernels = [source, *[after for _, _, after in made]]
+    return Derivation(source, tuple([
+        DerivationStep(rule_of(Pass(name, why, _unchanged), exact), before, after)
+        for before, (name, why, after) in zip(kernels, made, strict=False)
+    ]))  # fmt: skip
 
 
 def _unchanged(kernel: Kernel) -> Kernel:

@@ -24,9 +24,8 @@ from attrs import frozen
 
 from plica.bench.peer import difference
 from plica.codegen.backend import backend_of
-from plica.codegen.program import Program, launches
+from plica.codegen.program import launches
 from plica.ir.contract import APPROX, Contract, exact, fused, join
-from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.report.compare import compare, values_of
 from plica.report.stage import stages
@@ -101,12 +100,12 @@ def error_budget(
     declared = kernel_contracts(of)
     launched = launches(of.lowered.program)
     for each in compared.kernels:
-        kernel = launched[each.number].kernel
-        what = ", ".join(each.nodes or each.operators)
-        entry = BudgetEntry(
-            each.source, "kernel", what, declared[kernel], steps_of(of, kernel), each.difference
+        kernel, what = launched[each.number].kernel, ", ".join(each.nodes or each.operators)
+        origin = of.lowered.program.origins[kernel]
+        steps = 0 if origin is None else len(origin.trace)
+        entries.append(
+            BudgetEntry(each.source, "kernel", what, declared[kernel], steps, each.difference)
         )
-        entries.append(entry)
     return ErrorBudget(of.contract, compared.output, tuple(entries))
 
 
@@ -119,7 +118,7 @@ def _graph(
     before: list[Array] | None = None
     for stage in stages(derivation):
         progress(f"interpreting the graph after {stage.name}")
-        now = _values(stage.module, inputs)
+        now = values_of(interpret(stage.module, *inputs))
         if before is not None:
             names = [name for name, _ in stage.rules] or [stage.name]
             steps = sum(count for _, count in stage.rules) or 1
@@ -130,27 +129,14 @@ def _graph(
     return found
 
 
-def _values(module: Module, inputs: Sequence[Array]) -> list[Array]:
-    return values_of(interpret(module, *inputs))
-
-
 def kernel_contracts(of: StudiedModel) -> tuple[Contract, ...]:
     """What each kernel declares: its form, its schedule, and whether products are contracted."""
     program, tables = of.lowered.program, backend_of(of.target).tables
     forms = {form.name: form.contract for form in (*tables.forms, *installed())}
     contracted = fused if of.lowered.fused else exact
-    contracts: list[Contract] = []
-    for origin in program.origins:
-        if origin is None:
-            contracts.append(contracted)
-            continue
-        steps = trace_contract(origin.trace, origin.kernel)
-        contracts.append(join((forms.get(origin.form, exact), steps, contracted)))
-    return tuple(contracts)
-
-
-def steps_of(of: StudiedModel, kernel: int) -> int:
-    """How many steps the schedule of a kernel has."""
-    program: Program = of.lowered.program
-    origin = program.origins[kernel]
-    return 0 if origin is None else len(origin.trace)
+    return tuple([
+        contracted if origin is None else join((
+            forms.get(origin.form, exact), trace_contract(origin.trace, origin.kernel), contracted,
+        ))
+        for origin in program.origins
+    ])  # fmt: skip

@@ -65,11 +65,11 @@ def impact(of: StudiedModel, name: str) -> Impact:
     kernels = [
         KernelImpact(each.kernel, each.number, each.nodes, each.rules, chosen)
         for each in every
-        if (chosen := tuple([one for one in each.statements if _takes(one, name)]))
+        if (chosen := tuple([it for it in each.statements if name in map(_word, it.steps)]))
     ]
     if not kernels:
-        known = {rule for step in taken for rule in [step.rule.name]}
-        known |= {_word(step) for each in every for one in each.statements for step in one.steps}
+        known = {step.rule.name for step in taken}
+        known |= {_word(step) for each in every for it in each.statements for step in it.steps}
         message, hint = f"Nothing of the name {name!r} was used.", did_you_mean(name, known)
         expected = "a rule, a pass or a primitive that was used"
         raise InputError(Diagnostic("input-unknown", message, None, expected, name, hint))
@@ -114,10 +114,6 @@ def _kernels(
         rules = dict.fromkeys([rule for each in found for rule in each.rules])
         name = kernel_name(number, program)
         yield KernelImpact(name, number, tuple(nodes), tuple(rules), statements)
-
-
-def _takes(of: StatementOrigin, name: str) -> bool:
-    return any(_word(step) == name for step in of.steps)
 
 
 def _word(step: str) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from plica.core import CompilerBug, Term, post_order
@@ -55,13 +55,14 @@ class Spelling:
         self.nodes: list[Json] = []
         self._known: dict[Term, int] = {}
 
-    def term(self, root: Term) -> int:
+    def term(self, root: Term, _: object = None) -> int:
         """The number of a term."""
-        for node in post_order(root):
-            if node not in self._known:
-                pieces, kids = self.label(node)
-                self._known[node] = len(self.nodes)
-                self.nodes.append([pieces, kids, int(type(node).variable)])
+        if root not in self._known:
+            for node in post_order(root):
+                if node not in self._known:
+                    pieces, kids = self.label(node)
+                    self._known[node] = len(self.nodes)
+                    self.nodes.append([pieces, kids, int(type(node).variable)])
         return self._known[root]
 
     def label(self, node: Term) -> Value:
@@ -69,17 +70,12 @@ class Spelling:
         if isinstance(node, Const):
             content = digests([node])[0] if node.shape else repr(node.numpy()[()].item())
             return [f"Const({node.dtype.name};{_plain(node.shape)};{content})"], []
-        pieces, kids = [f"{type(node).__name__}("], list[int]()
-        for at, name in enumerate(type(node)._fields):
-            pieces[-1] += ";" if at else ""
-            self._append(getattr(node, name), pieces, kids)
-        pieces[-1] += ")"
-        return pieces, kids
+        return _label(node, _ABSENT, self.term)
 
     def value(self, value: Any) -> Value:  # Any: of a field or a hole
         """A value as pieces of text with terms between them."""
         pieces, kids = [""], list[int]()
-        self._append(value, pieces, kids)
+        _append(value, _ABSENT, pieces, kids, self.term)
         return pieces, kids
 
     def items(self, values: Sequence[Any]) -> Value:
@@ -87,21 +83,8 @@ class Spelling:
         pieces, kids = [""], list[int]()
         for value in values:
             pieces[-1] += ";"
-            self._append(value, pieces, kids)
+            _append(value, _ABSENT, pieces, kids, self.term)
         return pieces, kids
-
-    def _append(self, value: Any, pieces: list[str], kids: list[int]) -> None:
-        if isinstance(value, Term):
-            kids.append(self._known[value] if value in self._known else self.term(value))
-            pieces.append("")
-        elif value.__class__ is tuple:
-            pieces[-1] += "("
-            for each in value:
-                pieces[-1] += ";"
-                self._append(each, pieces, kids)
-            pieces[-1] += ")"
-        else:
-            pieces[-1] += _plain(value)
 
     def digests(self) -> list[str]:
         """A digest of each node with all that is below it."""
@@ -122,6 +105,44 @@ def _plain(value: Any) -> str:
     return repr(value)
 
 
+_ABSENT: Final = object()  # what a pattern stands for where no term is given
+Numbering: TypeAlias = Callable[[Term, Any], int]
+"""The number of a node of a term or pattern, given what that stands for."""
+
+
+def _label(node: Term, of: Any, number: Numbering) -> Value:
+    """A node's text and children, field by field; `of` is the node that a pattern stands for."""
+    pieces, kids = [f"{type(node).__name__}("], list[int]()
+    for at, name in enumerate(type(node)._fields):
+        pieces[-1] += ";" if at else ""
+        given = of if of is _ABSENT else getattr(of, name)
+        _append(getattr(node, name), given, pieces, kids, number)
+    pieces[-1] += ")"
+    return pieces, kids
+
+
+def _append(value: Any, of: Any, pieces: list[str], kids: list[int], number: Numbering) -> None:
+    """Appends a value as text, with terms between the pieces; recursion over one field."""
+    if isinstance(value, Term):
+        kids.append(number(value, of))
+        pieces.append("")
+    elif value.__class__ is tuple:
+        pieces[-1] += "("
+        at = 0
+        for item in value:
+            if many := isinstance(item, Rest):
+                end = at if of is _ABSENT else at + len(of) - len(value) + 1
+            else:
+                end = at + 1
+                pieces[-1] += ";"
+            given = of if of is _ABSENT else of[at:end] if many else of[at]
+            _append(item, given, pieces, kids, number)
+            at = end
+        pieces[-1] += ")"
+    else:
+        pieces[-1] += _plain(value)
+
+
 class _Side:
     """A pattern as nodes, and what stands for its holes in a term that it matches."""
 
@@ -130,70 +151,26 @@ class _Side:
         self.nodes: list[Json] = []
         self.matching: dict[str, Json] = {}
 
-    def spelled(self, pattern: Term, of: Term | None) -> int:
+    def spelled(self, pattern: Term, of: Any = _ABSENT) -> int:
         """Adds a pattern, and what it stands for in a term; recursion over a pattern."""
-        if isinstance(pattern, Hole | IndexHole | Rest):
-            if of is not None:
-                self._fill(pattern.name, self.terms.value(of))
-            return self._add("hole", pattern.name, [])
-        if isinstance(pattern, Literal | Derived):
-            kind = "number" if isinstance(pattern, Literal) else "derived"
-            text = repr(pattern.value) if isinstance(pattern, Literal) else pattern.function.name
-            if of is not None:
-                self._fill(f"{self.prefix}{len(self.nodes)}", self.terms.value(of))
-            return self._add(kind, text, [])
-        if of is not None and type(of) is not type(pattern):
+        match pattern:
+            case Hole(name) | IndexHole(name) | Rest(name):
+                return self._filled("hole", name, name, pattern, of)
+            case Literal(value):
+                return self._filled("number", repr(value), "", pattern, of)
+            case Derived(function):
+                return self._filled("derived", function.name, "", pattern, of)
+        if of is not _ABSENT and type(of) is not type(pattern):
             raise CompilerBug(f"A {type(of).__name__} is no {type(pattern).__name__}.")
         if isinstance(pattern, Const):
-            return self._add("term", self.terms.label(pattern)[0], [])
-        pieces, kids = [f"{type(pattern).__name__}("], list[int]()
-        for at, name in enumerate(type(pattern)._fields):
-            pieces[-1] += ";" if at else ""
-            given = None if of is None else (getattr(of, name),)
-            self._append(getattr(pattern, name), given, pieces, kids)
-        pieces[-1] += ")"
-        return self._add("term", pieces, kids)
+            return self._add("term", *self.terms.label(pattern))
+        return self._add("term", *_label(pattern, of, self.spelled))
 
-    def _append(
-        self, wanted: Any, of: tuple[Any] | None, pieces: list[str], kids: list[int]
-    ) -> None:
-        if isinstance(wanted, Hole | Derived):
-            name = wanted.name if isinstance(wanted, Hole) else f"{self.prefix}{len(self.nodes)}"
-            if of is not None:
-                self._fill(name, self.terms.value(of[0]))
-            hole = isinstance(wanted, Hole)
-            text = wanted.name if isinstance(wanted, Hole) else wanted.function.name
-            kids.append(self._add("hole" if hole else "derived", text, []))
-            pieces.append("")
-        elif isinstance(wanted, Term):
-            kids.append(self.spelled(wanted, None if of is None else of[0]))
-            pieces.append("")
-        elif wanted.__class__ is tuple:
-            self._append_items(wanted, of, pieces, kids)
-        else:
-            pieces[-1] += _plain(wanted)
-
-    def _append_items(
-        self, wanted: tuple[Any, ...], of: tuple[Any] | None, pieces: list[str], kids: list[int]
-    ) -> None:
-        pieces[-1] += "("
-        at = 0
-        for each in wanted:
-            if isinstance(each, Rest):
-                many = 0 if of is None else len(of[0]) - len(wanted) + 1
-                if of is not None:
-                    self._fill(each.name, self.terms.items(of[0][at : at + many]))
-                kids.append(self._add("hole", each.name, []))
-                pieces.append("")
-                at += many
-                continue
-            pieces[-1] += ";"
-            self._append(each, None if of is None else (of[0][at],), pieces, kids)
-            at += 1
-        pieces[-1] += ")"
-
-    def _fill(self, name: str, value: Value) -> None:
-        self.matching[name] = value
+    def _filled(self, kind: str, text: str, name: str, pattern: Term, of: Any) -> int:
+        if of is not _ABSENT:
+            spell = self.terms.items if isinstance(pattern, Rest) else self.terms.value
+            self.matching[name or f"{self.prefix}{len(self.nodes)}"] = spell(of)
+        return self._add(kind, text, [])
 
     def _add(self, kind: str, text: Json, kids: list[int]) -> int:
         self.nodes.append([kind, text, kids])
@@ -265,7 +242,7 @@ class _Certificate:
             pair = [_Side(prefix, self.terms) for prefix in "lr"]
             for side, pattern in zip(pair, (left, right), strict=True):
                 if pattern is not None:
-                    side.spelled(pattern, None)
+                    side.spelled(pattern)
             sides.append([pair[0].nodes, pair[1].nodes])
         says = [rule.name, str(rule.contract), _kind(rule), sides]
         digest = hashlib.sha256(json.dumps(says).encode()).hexdigest()[:32]

@@ -204,7 +204,7 @@ class _Checker:
                 if first.whole in sites or site != len(sites):
                     raise _Damaged("A sweep comes to one place twice.")
                 sites[first.whole] = [first, *others]
-            inner = (self._up if kind == "up" else self._down)(inner, sites)
+            inner = self._swept(inner, sites, down=kind == "down")
         else:
             raise _Damaged(f"Group {number} is of no known kind.")
         return inner
@@ -362,50 +362,29 @@ class _Checker:
             raise _Damaged("A sweep has a step that it does not come to.")
         return memo[root]
 
-    def _up(self, root: int, sites: dict[int, list[_Step]]) -> int:
-        """Replaces once at each term, children first."""
-        terms, memo, unused = self.terms, dict[int, int](), {*sites}
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if missing := [kid for kid in terms.nodes[node][1] if kid not in memo]:
-                stack += missing
-                continue
-            stack.pop()
-            if node in memo:
-                continue
-            new = node
-            if not terms.variables[node]:
-                new = terms.rebuilt(node, tuple(memo[kid] for kid in terms.nodes[node][1]))
-            unused.discard(new)
-            for step in sites.get(new, ()):
-                new = self._replaced(new, step)
-            memo[node] = new
-        if unused:
-            raise _Damaged("A sweep has a step that it does not come to.")
-        return memo[root]
+    def _swept(self, root: int, sites: dict[int, list[_Step]], *, down: bool) -> int:
+        """Replaces once at each term: parents first on the way `down`, otherwise children first."""
+        terms, heads, memo, unused = self.terms, dict[int, int](), dict[int, int](), {*sites}
 
-    def _down(self, root: int, sites: dict[int, list[_Step]]) -> int:
-        """Replaces once at each term, parents first."""
-        terms, heads, memo = self.terms, dict[int, int](), dict[int, int]()
-        unused = {*sites}
+        def replaced(node: int) -> int:
+            unused.discard(node)
+            for step in sites.get(node, ()):
+                node = self._replaced(node, step)
+            return node
+
         stack = [(root, False)]
         while stack:
             node, leaving = stack.pop()
             if leaving:
                 new = heads[node]
-                memo[node] = terms.rebuilt(new, tuple(memo[kid] for kid in terms.nodes[new][1]))
+                if not terms.variables[new]:
+                    new = terms.rebuilt(new, tuple(memo[kid] for kid in terms.nodes[new][1]))
+                memo[node] = new if down else replaced(new)
             elif node not in heads:
-                new = node
-                unused.discard(node)
-                for step in sites.get(node, ()):
-                    new = self._replaced(new, step)
-                heads[node] = new
-                if terms.variables[new]:
-                    memo[node] = new
-                    continue
+                head = heads[node] = replaced(node) if down else node
                 stack.append((node, True))
-                stack.extend((kid, False) for kid in reversed(terms.nodes[new][1]))
+                if not down or not terms.variables[head]:
+                    stack.extend((kid, False) for kid in reversed(terms.nodes[head][1]))
         if unused:
             raise _Damaged("A sweep has a step that it does not come to.")
         return memo[root]

@@ -22,7 +22,6 @@ from plica.ir.op.relation import FLOAT, NUMBER, wide
 from plica.ir.type import DType, bool_
 from plica.rewrite.packs.scale import CHANNEL_SCALES, LAYERS, SHIFT_TOTALS, End, LinearLayer
 from plica.rewrite.pattern import Derived, Hole, TermFunction
-from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import (
     SCALAR,
     BoundIndex,
@@ -35,7 +34,7 @@ from plica.rewrite.prove.open_shape import (
     ProjectedIndex,
     unpermuted,
 )
-from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
+from plica.rewrite.prove.open_tensor import IllTypedRule, OpenFold, OpenTensor, Unprovable
 from plica.rewrite.prove.reduction import folded
 from plica.rewrite.prove.rule_facts import RuleFacts
 

@@ -16,7 +16,7 @@ one for all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
@@ -76,33 +76,48 @@ class GridReading:
         self.declared[name] = f"(declare-fun {name} () Int)"
         return name
 
+    def integers(self, label: str) -> Coordinates:
+        """Unknown numbers, one along each axis."""
+        return tuple(self.integer(f"{label}_{t}") for t in range(self.rank))
+
+    def assume(self, facts: Iterable[str]) -> None:
+        self.given.update(dict.fromkeys(facts))
+
+    def require(self, facts: Iterable[str]) -> None:
+        """Facts that the left side says, and that are owed on the right."""
+        if self.is_left:
+            self.assume(facts)
+        else:
+            self.owed.extend(facts)
+
     def numbers(self, given: Any) -> Coordinates:
         """A number along each axis."""
-        axes = range(self.rank)
         match given:
             case int():
                 return (f"{given}" if given >= 0 else f"(- {-given})",) * self.rank
             case Hole(name):
-                if name not in self.bounded:
-                    raise Unprovable(f"the guard does not say that {name} has all axes")
-                return tuple(self.integer(f"{name}_{t}") for t in axes)
+                return self.bounded_numbers(name, name)
             case Derived(function, args) if function in MEANINGS:
                 return MEANINGS[function](self, *args)
         raise Unprovable("a number along each axis is not modelled")
 
+    def bounded_numbers(self, name: str, label: str) -> Coordinates:
+        if name not in self.bounded:
+            raise Unprovable(f"the guard does not say that {name} has all axes")
+        return self.integers(label)
+
     def pad_numbers(self, given: Any, side: str) -> Coordinates:
         match given:
             case Hole(name):
-                if name not in self.bounded:
-                    raise Unprovable(f"the guard does not say that {name} has all axes")
-                found = tuple(self.integer(f"{name}_{side}_{t}") for t in range(self.rank))
+                widths = self.bounded_numbers(name, f"{name}_{side}")
                 if self.is_left:
-                    self.given.update((f"(<= 0 {each})", None) for each in found)
-                return found
+                    self.assume(_along("(<= 0 {})", widths))
+                return widths
             case Derived(function, (low, high)) if function is words.widths:
                 return self.numbers(low if side == "low" else high)
             case Derived(function, (first, second, _)) if function is words.widths_together:
-                return _added(self.pad_numbers(first, side), self.pad_numbers(second, side))
+                pair = (self.pad_numbers(each, side) for each in (first, second))
+                return _along("(+ {} {})", *pair)
         raise Unprovable("these widths of a pad are not modelled")
 
     def on_axis(self, axis: Any) -> Coordinates:
@@ -110,7 +125,7 @@ class GridReading:
         if not isinstance(axis, Hole):
             raise Unprovable("an axis that is written out")
         name = self.integer(f"axis_{axis.name}")
-        self.given[f"(and (<= 0 {name}) (< {name} {self.rank}))"] = None
+        self.assume([f"(and (<= 0 {name}) (< {name} {self.rank}))"])
         self.alone.add(name)
         return tuple(f"(= {name} {t})" for t in range(self.rank))
 
@@ -123,9 +138,9 @@ class GridReading:
         return tuple(names)
 
     def sizes(self, of: Hole) -> Coordinates:
-        found = tuple(self.integer(f"size_{of.name}_{t}") for t in range(self.rank))
-        self.given.update((f"(<= 0 {each})", None) for each in found)
-        return found
+        sizes = self.integers(f"size_{of.name}")
+        self.assume(_along("(<= 0 {})", sizes))
+        return sizes
 
     def learn(self, guard: object) -> None:
         """What a guard says; nothing is known of one of another kind."""
@@ -137,19 +152,13 @@ class GridReading:
                 named = post_order(side) if isinstance(side, Term) else ()
                 self.bounded |= {each.name for each in named if isinstance(each, Hole)}
         for first, word, second in guard.relations:
-            relation = word if word != "==" else "="
-            for a, b in zip(self.numbers(first), self.numbers(second), strict=True):
-                self.given[f"({relation} {a} {b})"] = None
+            relation = f"({word if word != '==' else '='} {{}} {{}})"
+            self.assume(_along(relation, self.numbers(first), self.numbers(second)))
 
     def same_size(self, a: GridTensor, b: GridTensor, but: Coordinates = ()) -> None:
         """Two sizes agree along each axis: assumed on the left side, owed on the right."""
-        found = [f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)]
-        if but:
-            found = [f"(or {each} {one})" for each, one in zip(but, found, strict=True)]
-        if self.is_left:
-            self.given.update(dict.fromkeys(found))
-        else:
-            self.owed += found
+        same = _along("(= {} {})", a.sizes, b.sizes)
+        self.require(_along("(or {} {})", but, same) if but else same)
 
     def same_dtype(self, *tensors: GridTensor) -> None:
         for a, b in pairwise(self.dtype_of(tensor.dtype) for tensor in tensors):
@@ -241,34 +250,31 @@ class GridReading:
             raise Unprovable("a slice of some axes")
         starts, stops = self.numbers(given["starts"]), self.numbers(given["stops"])
         steps = given["steps"]
-        self.owed.extend(
-            [f"(<= 0 {i} {j} {n})" for i, j, n in zip(starts, stops, of.sizes, strict=True)]
-        )
+        self.owed.extend(_along("(<= 0 {} {} {})", starts, stops, of.sizes))
         if steps is None:
-            sizes = tuple(f"(- {j} {i})" for i, j in zip(starts, stops, strict=True))
-            return attrs.evolve(of, sizes=sizes, at=lambda q: of.at(_added(starts, q)))
+            sizes = _along("(- {} {})", stops, starts)
+            return attrs.evolve(of, sizes=sizes, at=lambda q: of.at(_along("(+ {} {})", starts, q)))
         by = self.numbers(steps)
-        self.owed.extend([f"(< 0 {each})" for each in by])
+        self.owed.extend(_along("(< 0 {})", by))
         sizes = self.counts(starts, stops, by)
 
         def at(q: Coordinates) -> str:
-            for c, p, n in zip(q, by, sizes, strict=True):  # products keep the order
-                order = f"(and (<= 0 (* {p} {c})) (<= (* {p} {c}) (* {p} (- {n} 1))))"
-                self.given[f"(=> (and (<= 0 {c}) (< {c} {n}) (< 0 {p})) {order})"] = None
-            return of.at(_added(starts, [f"(* {p} {c})" for p, c in zip(by, q, strict=True)]))
+            order = "(and (<= 0 (* {1} {0})) (<= (* {1} {0}) (* {1} (- {2} 1))))"
+            inside = "(and (<= 0 {0}) (< {0} {2}) (< 0 {1}))"
+            self.assume(_along(f"(=> {inside} {order})", q, by, sizes))  # products keep the order
+            return of.at(_along("(+ {} (* {} {}))", starts, by, q))
 
         return attrs.evolve(of, sizes=sizes, at=at)
 
     def counts(self, starts: Coordinates, stops: Coordinates, steps: Coordinates) -> Coordinates:
         """How many elements a slice has along each axis: the quotient, rounded up."""
         self.declared["count"] = "(declare-fun count (Int Int) Int)"
-        found = []
-        for i, j, p in zip(starts, stops, steps, strict=True):
-            span, n = f"(- {j} {i})", f"(count (- {j} {i}) {p})"
-            bound = f"(and (< (* {p} (- {n} 1)) {span}) (<= {span} (* {p} {n})))"
-            self.given[f"(=> (and (<= 0 {span}) (< 0 {p})) (and (<= 0 {n}) {bound}))"] = None
-            found.append(n)
-        return tuple(found)
+        spans = _along("(- {} {})", stops, starts)
+        counts = _along("(count {} {})", spans, steps)
+        bound = "(and (< (* {1} (- {2} 1)) {0}) (<= {0} (* {1} {2})))"
+        fact = f"(=> (and (<= 0 {{0}}) (< 0 {{1}})) (and (<= 0 {{2}}) {bound}))"
+        self.assume(_along(fact, spans, steps, counts))
+        return counts
 
     def _ranked(self, node: Term) -> None:
         """A broadcast may add axes, unless the guard speaks of all axes of what it repeats."""
@@ -280,17 +286,9 @@ class GridReading:
     def _broadcast(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
         """A broadcast to a shape of as many axes."""
         sizes = self.numbers(given["shape"])
-        fits = [f"(or (= {m} 1) (= {m} {n}))" for m, n in zip(of.sizes, sizes, strict=True)]
-        if self.is_left:
-            self.given.update(dict.fromkeys(fits))
-        else:
-            self.owed += fits
-
-        def at(q: Coordinates) -> str:
-            return of.at(tuple(f"(ite (= {m} 1) 0 {c})"
-                               for c, m in zip(q, of.sizes, strict=True)))  # fmt: skip
-
-        return attrs.evolve(of, sizes=sizes, at=at)
+        self.require(_along("(or (= {0} 1) (= {0} {1}))", of.sizes, sizes))
+        place = "(ite (= {1} 1) 0 {0})"
+        return attrs.evolve(of, sizes=sizes, at=lambda q: of.at(_along(place, q, of.sizes)))
 
     def _iota(self, given: Mapping[str, Any]) -> GridTensor:
         """Places along an axis; what dtype they are cast to does not matter for equal places."""
@@ -299,7 +297,7 @@ class GridReading:
         here, sizes = self.on_axis(given["axis"]), self.numbers(given["shape"])
 
         def at(q: Coordinates) -> str:
-            return f"(to_real (+ 0 0 {' '.join(_chosen(here, q, ('0',) * self.rank))}))"
+            return f"(to_real (+ 0 0 {' '.join(_along('(ite {} {} 0)', here, q))}))"
 
         return GridTensor(sizes, at, "Real", f"dtype {given['dtype'].name}")
 
@@ -313,24 +311,19 @@ class GridReading:
             self.bounded.add(given["pad_width"].name)  # a pad names all axes, or is for each alike
         low = self.pad_numbers(given["pad_width"], "low")
         high = self.pad_numbers(given["pad_width"], "high")
-        self.owed.extend([f"(<= 0 {each})" for each in (*low, *high)])
-        sizes = tuple(f"(+ {a} {n} {b})" for a, n, b in zip(low, of.sizes, high, strict=True))
+        self.owed.extend(_along("(<= 0 {})", (*low, *high)))
+        sizes = _along("(+ {} {} {})", low, of.sizes, high)
 
         def at(q: Coordinates) -> str:
-            place = tuple(f"(- {c} {a})" for c, a in zip(q, low, strict=True))
-            inside = [f"(<= 0 {c}) (< {c} {n})" for c, n in zip(place, of.sizes, strict=True)]
+            place = _along("(- {} {})", q, low)
+            inside = _along("(<= 0 {0}) (< {0} {1})", place, of.sizes)
             return f"(ite {self.all_of(inside)} {of.at(place)} {value})"
 
         return attrs.evolve(of, sizes=sizes, at=at)
 
     def _flip(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
-        turned = self.in_axes(given["axis"])
-
-        def at(q: Coordinates) -> str:
-            trio = zip(turned, q, of.sizes, strict=True)
-            return of.at(tuple(f"(ite {y} (- (- {n} 1) {c}) {c})" for y, c, n in trio))
-
-        return attrs.evolve(of, at=at)
+        turned, place = self.in_axes(given["axis"]), "(ite {0} (- (- {2} 1) {1}) {1})"
+        return attrs.evolve(of, at=lambda q: of.at(_along(place, turned, q, of.sizes)))
 
     def _concat(self, parts: list[GridTensor], axis: Any) -> GridTensor:
         here = self.on_axis(axis)
@@ -344,13 +337,11 @@ class GridReading:
         return first
 
     def _joined(self, a: GridTensor, b: GridTensor, here: Coordinates) -> GridTensor:
-        pairs = list(zip(here, a.sizes, b.sizes, strict=True))
-        sizes = tuple(f"(ite {y} (+ {m} {n}) {m})" for y, m, n in pairs)
+        sizes = _along("(ite {0} (+ {1} {2}) {1})", here, a.sizes, b.sizes)
 
         def at(q: Coordinates) -> str:
-            inside = [f"(=> {y} (< {c} {m}))" for c, (y, m, _) in zip(q, pairs, strict=True)]
-            rest = tuple(f"(ite {y} (- {c} {m}) {c})"
-                         for c, (y, m, _) in zip(q, pairs, strict=True))  # fmt: skip
+            inside = _along("(=> {} (< {} {}))", here, q, a.sizes)
+            rest = _along("(ite {0} (- {1} {2}) {1})", here, q, a.sizes)
             return f"(ite {self.all_of(inside)} {a.at(q)} {b.at(rest)})"
 
         return attrs.evolve(a, sizes=sizes, at=at)
@@ -375,11 +366,12 @@ class GridReading:
     def owe_same(self, *tensors: GridTensor) -> None:
         """Elementwise operators are modelled for one shape: broadcasting is not."""
         for a, b in pairwise(tensors):
-            self.owed.extend([f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)])
+            self.owed.extend(_along("(= {} {})", a.sizes, b.sizes))
 
 
-def _added(first: Sequence[str], second: Sequence[str]) -> Coordinates:
-    return tuple(f"(+ {a} {b})" for a, b in zip(first, second, strict=True))
+def _along(template: str, *coordinates: Sequence[str]) -> Coordinates:
+    """A template filled in along each axis."""
+    return tuple(template.format(*here) for here in zip(*coordinates, strict=True))
 
 
 READERS: Final[Mapping[str, Callable[[GridReading, GridTensor, Mapping[str, Any]], GridTensor]]] = {
@@ -389,42 +381,26 @@ READERS: Final[Mapping[str, Callable[[GridReading, GridTensor, Mapping[str, Any]
 }  # fmt: skip
 
 
-def _pairs(word: str) -> Callable[[GridReading, Any, Any], Coordinates]:
-    def meaning(of: GridReading, a: Any, b: Any) -> Coordinates:
-        pairs = zip(of.numbers(a), of.numbers(b), strict=True)
-        return tuple(f"({word} {m} {n})" for m, n in pairs)
-
-    return meaning
-
-
-def _greatest(of: GridReading, first: Any, second: Any) -> Coordinates:
-    pairs = zip(of.numbers(first), of.numbers(second), strict=True)
-    return tuple(f"(ite (<= {a} {b}) {b} {a})" for a, b in pairs)
-
-
-def _chosen(here: Coordinates, there: Coordinates, elsewhere: Coordinates) -> Coordinates:
-    trio = zip(here, there, elsewhere, strict=True)
-    return tuple(f"(ite {y} {a} {b})" for y, a, b in trio)
-
-
-def _where_zero(of: GridReading, number: Any, zero: Any, other: Any) -> Coordinates:
-    trio = zip(of.numbers(number), of.numbers(zero), of.numbers(other), strict=True)
-    return tuple(f"(ite (= {a} 0) {z} {b})" for a, z, b in trio)
+def _each(template: str) -> Callable[..., Coordinates]:
+    """A template over numbers along each axis."""
+    return lambda of, *given: _along(template, *map(of.numbers, given))
 
 
 MEANINGS: Final[Mapping[TermFunction, Callable[..., Coordinates]]] = {
-    words.sums: _pairs("+"),
-    words.differences: _pairs("-"),
-    words.greatest: _greatest,
-    words.where_zero: _where_zero,
+    words.sums: _each("(+ {} {})"),
+    words.differences: _each("(- {} {})"),
+    words.greatest: _each("(ite (<= {0} {1}) {1} {0})"),
+    words.where_zero: _each("(ite (= {} 0) {} {})"),
     words.counts: lambda of, i, j, s: of.counts(*map(of.numbers, (i, j, s))),
     words.integers: lambda of, n: of.numbers(n),
     words.extents: lambda of, x: of.sizes(x),
-    words.extent_along: lambda of, x, w: _chosen(of.on_axis(w), of.sizes(x), of.numbers(0)),
-    words.extents_beside: lambda of, x, w: _chosen(of.on_axis(w), of.numbers(0), of.sizes(x)),
-    words.along: lambda of, w, n: _chosen(of.on_axis(w), of.numbers(n), of.numbers(0)),
-    words.beside: lambda of, w, n: _chosen(of.on_axis(w), of.numbers(0), of.numbers(n)),
-    words.flipped_along: lambda of, a, n, m: _chosen(of.in_axes(a), of.numbers(n), of.numbers(m)),
+    words.extent_along: lambda of, x, w: _along("(ite {} {} 0)", of.on_axis(w), of.sizes(x)),
+    words.extents_beside: lambda of, x, w: _along("(ite {} 0 {})", of.on_axis(w), of.sizes(x)),
+    words.along: lambda of, w, n: _along("(ite {} {} 0)", of.on_axis(w), of.numbers(n)),
+    words.beside: lambda of, w, n: _along("(ite {} 0 {})", of.on_axis(w), of.numbers(n)),
+    words.flipped_along: lambda of, axes, *numbers: _along(
+        "(ite {} {} {})", of.in_axes(axes), *map(of.numbers, numbers)
+    ),
     words.before: lambda of, t: of.pad_numbers(t, "low"),
     words.behind: lambda of, t: of.pad_numbers(t, "high"),
 }
@@ -481,10 +457,10 @@ def _script(rule: Rule, rank: int) -> tuple[GridReading | None, str]:
     right = reading.tensor(rule.right)
     if left.sort != right.sort or reading.dtype_of(left.dtype) != reading.dtype_of(right.dtype):
         raise Unprovable("the sides may have different dtypes")
-    place = tuple(reading.integer(f"place_{t}") for t in range(rank))
-    inside = [f"(<= 0 {q}) (< {q} {n})" for q, n in zip(place, left.sizes, strict=True)]
+    place = reading.integers("place")
+    inside = _along("(<= 0 {0}) (< {0} {1})", place, left.sizes)
     differ = f"(distinct {left.at(place)} {right.at(place)})"
-    shapes = [f"(= {m} {n})" for m, n in zip(left.sizes, right.sizes, strict=True)]
+    shapes = _along("(= {} {})", left.sizes, right.sizes)
     owed = " ".join(dict.fromkeys((*reading.owed, *shapes)))
     if reading.alone and not rank:
         return None, ""

@@ -171,12 +171,10 @@ class RuleReading(RuleFacts):
                 self.facts.permuted(back.shape, order),
                 lambda index: back.at(permute(index, order, back.shape)),
             )
-
-        def at(index: OpenIndex) -> Scalar:
-            var = self.atom(("hole", name, index), dtype, name)
-            return demanded(self, name, var)
-
-        return OpenTensor(dtype, shape, at)
+        return OpenTensor(
+            dtype, shape,
+            lambda index: demanded(self, name, self.atom(("hole", name, index), dtype, name)),
+        )  # fmt: skip
 
     # --- operators --------------------------------------------------------------------------------
 
@@ -258,29 +256,26 @@ class RuleReading(RuleFacts):
         shape = self.facts.broadcast(shapes)
         values = {name: self.value(value) for name, value in given.items()}
         meaning, dtype = self._meaning(record, values, args)
-        places = [self.facts.project] * len(args)
-
-        def at(index: OpenIndex) -> Scalar:
-            pairs = zip(places, args, strict=True)
-            return meaning([arg.at(project(index, shape, arg.shape)) for project, arg in pairs])
-
-        return OpenTensor(dtype, shape, at)
+        project = self.facts.project
+        return OpenTensor(
+            dtype, shape,
+            lambda index: meaning([arg.at(project(index, shape, arg.shape)) for arg in args]),
+        )  # fmt: skip
 
     def _meaning(
         self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
     ) -> tuple[Callable[[list[Scalar]], Scalar], DType]:
         """The scalar function of an elementwise operator, and the dtype of its result."""
-        if any(isinstance(value, Hole | Derived) for value in given.values()):
-            if record.name not in PARAMETRIC:
-                return self._opaque(record, given, args)
-            plain = {attribute.name: attribute.default for attribute in record.attributes}
-            result = record.relation(plain, *(TensorType((), arg.dtype) for arg in args))
-            if isinstance(result, Mismatch):
-                raise IllTypedRule(result.message)
-            return with_parameters(self, record.name, given, args[0].dtype), args[0].dtype
-        result = record.relation(given, *(TensorType((), arg.dtype) for arg in args))
+        unknown = any(isinstance(value, Hole | Derived) for value in given.values())
+        if unknown and record.name not in PARAMETRIC:
+            return self._opaque(record, given, args)
+        plain = {attribute.name: attribute.default for attribute in record.attributes}
+        types = [TensorType((), arg.dtype) for arg in args]
+        result = record.relation(plain if unknown else given, *types)
         if isinstance(result, Mismatch):
             raise IllTypedRule(result.message)
+        if unknown:
+            return with_parameters(self, record.name, given, args[0].dtype), args[0].dtype
         assert isinstance(result, TensorType)
         buffers = [buffer(f"operand{i}", (), arg.dtype) for i, arg in enumerate(args)]
         assert record.compute is not None
@@ -292,9 +287,9 @@ class RuleReading(RuleFacts):
             loads: dict[Term, Term] = {
                 Load(each, ()): value for each, value in zip(buffers, elements, strict=True)
             }
-            found = _put(body, loads)
-            assert isinstance(found, Scalar)
-            return found
+            scalar = map_bottom_up(lambda node: loads.get(node, node), body)
+            assert isinstance(scalar, Scalar)
+            return scalar
 
         return meaning, result.dtype
 
@@ -470,8 +465,3 @@ def _undoes(first: tuple[str, Any], second: tuple[str, Any]) -> bool:
     one, other = dict(first[1]), dict(second[1])
     turned = one.get("column_row_depth", False), other.get("column_row_depth", False)
     return one["block"] == other["block"] and turned == (False, False)
-
-
-def _put(body: Scalar, loads: Mapping[Term, Term]) -> Term:
-    """A scalar function with its loads replaced."""
-    return map_bottom_up(lambda node: loads.get(node, node), body)

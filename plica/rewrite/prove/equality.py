@@ -20,8 +20,7 @@ from plica.ir.contract import Contract, exact, signless_zero
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, ScalarVar, Select, Sub, dtype_of
 from plica.rewrite.prove.element import RuleReading
-from plica.rewrite.prove.open_fold import OpenFold
-from plica.rewrite.prove.open_tensor import Unprovable
+from plica.rewrite.prove.open_tensor import OpenFold, Unprovable
 from plica.rewrite.prove.rounding import DETOUR, direct
 from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
 from plica.rewrite.prove.solver import MISSING, answer, is_available

@@ -23,8 +23,8 @@ from plica.ir.loop import scalar as sc
 from plica.ir.op.record import as_dtype
 from plica.ir.type import DType
 from plica.rewrite.prove.axiom import TOTAL
-from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import AxisSet, BoundIndex, FlatIndex
+from plica.rewrite.prove.open_tensor import OpenFold
 from plica.rewrite.prove.rule_facts import RuleFacts
 
 MAX_PRODUCTS: Final = 64

@@ -1,4 +1,4 @@
-"""Open tensors: tensors of any shape, as the scalar at a place; and why a rule cannot be read."""
+"""Open tensors and folds: tensors of any shape as the scalar at a place; reductions of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 
 from plica.core import Term
-from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.loop.scalar import Combiner, Lit, Scalar
 from plica.ir.type import DType
-from plica.rewrite.prove.open_shape import SCALAR, OpenIndex, OpenShape
+from plica.rewrite.prove.open_shape import SCALAR, AxisSet, OpenIndex, OpenShape
 
 
 class Unprovable(Exception):
@@ -43,3 +43,21 @@ def constant(value: bool | int | float, dtype: DType) -> OpenTensor:
     """A scalar constant."""
     literal = Lit(value, dtype)
     return OpenTensor(dtype, SCALAR, lambda _: literal)
+
+
+@attrs.frozen(eq=False)
+class OpenFold:
+    """A reduction: what is combined, where, along which axes of which sizes, in which order."""
+
+    combiner: Combiner
+    place: OpenIndex
+    gone: AxisSet
+    sizes: OpenShape
+    order: OpenShape | None
+    may_be_empty: bool  # whether it is an extreme that has a value for no terms, too
+    body: Scalar
+
+    @property
+    def domain(self) -> tuple[Any, ...]:
+        """What two reductions of the same terms agree in."""
+        return (self.gone, self.sizes, self.order, self.may_be_empty)

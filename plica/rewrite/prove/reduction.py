@@ -19,7 +19,6 @@ from plica.ir.type import TensorType
 from plica.rewrite.packs.axes import every, exclusive, explicit, longer, merged, through, united
 from plica.rewrite.pattern import Derived
 from plica.rewrite.prove.linear import depends, linear_form
-from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import (
     AllAxes,
     AxisSet,
@@ -32,7 +31,7 @@ from plica.rewrite.prove.open_shape import (
     differing,
     joined,
 )
-from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
+from plica.rewrite.prove.open_tensor import IllTypedRule, OpenFold, OpenTensor, Unprovable
 from plica.rewrite.prove.rule_facts import RuleFacts
 
 FOLDS: Final[dict[str, Combiner]] = {

@@ -11,9 +11,8 @@ from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type import DType
 from plica.rewrite.packs.composite import own_dtype
 from plica.rewrite.pattern import Derived, Hole
-from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import OpenShape
-from plica.rewrite.prove.open_tensor import OpenTensor, OpenTensors, Unprovable
+from plica.rewrite.prove.open_tensor import OpenFold, OpenTensor, OpenTensors, Unprovable
 from plica.rewrite.prove.shape_facts import ShapeFacts
 
 Dtypes: TypeAlias = Mapping[str, DType | None]

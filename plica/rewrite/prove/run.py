@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.core import IllTyped, Term, map_bottom_up, post_order
-from plica.ir.contract import APPROX, Contract, signless_zero
+from plica.ir.contract import APPROX, signless_zero
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find
 from plica.ir.type import DTYPES, DType
@@ -56,7 +56,7 @@ from plica.rewrite.prove.equality import REALS, Claim, equal_folds
 from plica.rewrite.prove.guard import learn_guard
 from plica.rewrite.prove.linear import undefined_atoms
 from plica.rewrite.prove.open_shape import ROOT
-from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
+from plica.rewrite.prove.open_tensor import IllTypedRule, Unprovable
 from plica.rewrite.prove.parameter import learn_bounds
 from plica.rewrite.prove.role import check_roles
 from plica.rewrite.prove.rule_facts import Dtypes
@@ -187,10 +187,21 @@ class _Case:
             before = reading.left(self.left)
         except (IllTypedRule, IllTyped) as error:
             raise _IllTypedLeft from error
-        after = _arranged(reading, before, reading.tensor(self.right), self.rule.right)
-        laws = _same_elements(reading, before, after, self.rule.contract, scripts)
+        after, word = reading.tensor(self.right), self.rule.right
+        if isinstance(word, LikeLeft) and after.shape is not before.shape:
+            change = reading.broadcast if word.by == "broadcast_to" else reading.reshape
+            after = change(after, before.shape)
+        if before.dtype is not after.dtype:
+            raise Unprovable(f"the sides are of {before.dtype} and {after.dtype}")
+        if before.shape is not after.shape:
+            raise Unprovable("the sides may have different shapes")
+        a, b = before.at(ROOT), after.at(ROOT)
+        laws: Sequence[str] = ()
+        if a is not b:
+            claim = Claim(self.rule.contract, scripts, undefined_atoms(reading), reading.theorems)
+            laws = equal_folds(reading, a, b, claim)
         self.theorems.update(reading.theorems)
-        return laws
+        return dict.fromkeys(laws)
 
 
 def _sides(rule: Rule) -> tuple[Term, Expr]:
@@ -221,35 +232,6 @@ def _right(given: object, left: Expr, right: Expr) -> Expr | None:
     found = given.among(hole_names(left))
     assert found is None or isinstance(found, Expr)
     return found
-
-
-def _arranged(
-    reading: RuleReading, before: OpenTensor, after: OpenTensor, right: object
-) -> OpenTensor:
-    """The right side in the shape of the left one, where the rule brings it there."""
-    if not isinstance(right, LikeLeft) or after.shape is before.shape:
-        return after
-    change = reading.broadcast if right.by == "broadcast_to" else reading.reshape
-    return change(after, before.shape)
-
-
-def _same_elements(
-    reading: RuleReading,
-    before: OpenTensor,
-    after: OpenTensor,
-    contract: Contract,
-    scripts: dict[str, None],
-) -> dict[str, None]:
-    """The laws under which the sides have one dtype, one shape and the same elements."""
-    if before.dtype is not after.dtype:
-        raise Unprovable(f"the sides are of {before.dtype} and {after.dtype}")
-    if before.shape is not after.shape:
-        raise Unprovable("the sides may have different shapes")
-    a, b = before.at(ROOT), after.at(ROOT)
-    if a is b:
-        return {}
-    claim = Claim(contract, scripts, undefined_atoms(reading), reading.theorems)
-    return dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
 def dtypes_of(left: Expr, at: Mapping[str, DType] = MappingProxyType({})) -> Iterator[Dtypes]:

@@ -236,15 +236,9 @@ class _Encoder:
         return f"({word} {a} {b})"
 
     def on_bools(self, name: str, kids: list[str]) -> str:
-        if name in ("Min", "BitAnd", "Mul"):
-            return f"(and {' '.join(kids)})"
-        if name in ("Max", "BitOr", "Add"):
-            return f"(or {' '.join(kids)})"
-        if name in ("BitXor", "Sub"):
-            return f"(xor {' '.join(kids)})"
-        if name in ("abs", "sign"):
-            return kids[0]
-        return self.unknown(name, kids, bool_, bool_)
+        if name in _BOOL_WORDS:
+            return f"({_BOOL_WORDS[name]} {' '.join(kids)})"
+        return kids[0] if name in ("abs", "sign") else self.unknown(name, kids, bool_, bool_)
 
     def on_integers(self, name: str, kids: list[str], of: DType, node: sc.Scalar) -> str:
         """Bit vectors; unbounded integers where only a ring is asked of them."""
@@ -323,36 +317,16 @@ class _Encoder:
 
     def on_reals(self, name: str, kids: list[str], node: sc.Scalar) -> str:
         """Real arithmetic, with what it takes to be defined."""
-        a, b = (*kids, "")[:2]
-        floor = "(to_real (to_int {}))"
+        a, b, c = (*kids, "", "")[:3]
+        if name in _REALS:
+            needed, text = _REALS[name]
+            if needed:
+                self.needs(needed.format(a=a, b=b))
+            down = f"(to_real (to_int {a}))"
+            return text.format(a=a, b=b, c=c, down=down, up=f"(to_int (+ {a} 0.5))")
         match name:
-            case "Add" | "Sub" | "Mul":
-                return f"({_RING_WORDS[name]} {a} {b})"
-            case "Div":
-                self.needs(f"(distinct {b} 0.0)")
-                return f"(/ {a} {b})"
-            case "Min":
-                return f"(ite (<= {a} {b}) {a} {b})"
-            case "Max":
-                return f"(ite (<= {a} {b}) {b} {a})"
-            case "abs":
-                return f"(ite (< {a} 0.0) (- {a}) {a})"
-            case "sign":
-                return f"(ite (= {a} 0.0) 0.0 (ite (< {a} 0.0) (- 1.0) 1.0))"
-            case "isnan" | "isinf":
-                return "false"
-            case "floor":
-                return floor.format(a)
-            case "ceil":
-                return f"(- {floor.format(f'(- {a})')})"
             case "trunc":
                 return truncated_real(a)
-            case "round":
-                up = f"(to_int (+ {a} 0.5))"
-                tie = f"(and (= (to_real {up}) (+ {a} 0.5)) (= (mod {up} 2) 1))"
-                return f"(to_real (ite {tie} (- {up} 1) {up}))"
-            case "fma":
-                return f"(+ (* {a} {b}) {kids[2]})"
             case "fmod":
                 self.needs(f"(distinct {b} 0.0)")
                 return f"(- {a} (* {b} {truncated_real(f'(/ {a} {b})')}))"
@@ -481,6 +455,22 @@ class _Encoder:
 
 
 _RING_WORDS: Final = {"Add": "+", "Sub": "-", "Mul": "*"}
+_BOOL_WORDS: Final = {
+    "Min": "and", "BitAnd": "and", "Mul": "and", "Max": "or", "BitOr": "or", "Add": "or",
+    "BitXor": "xor", "Sub": "xor",
+}  # fmt: skip
+_REALS: Final = {
+    "Add": ("", "(+ {a} {b})"), "Sub": ("", "(- {a} {b})"), "Mul": ("", "(* {a} {b})"),
+    "Div": ("(distinct {b} 0.0)", "(/ {a} {b})"), "fma": ("", "(+ (* {a} {b}) {c})"),
+    "Min": ("", "(ite (<= {a} {b}) {a} {b})"), "Max": ("", "(ite (<= {a} {b}) {b} {a})"),
+    "abs": ("", "(ite (< {a} 0.0) (- {a}) {a})"),
+    "sign": ("", "(ite (= {a} 0.0) 0.0 (ite (< {a} 0.0) (- 1.0) 1.0))"),
+    "isnan": ("", "false"), "isinf": ("", "false"), "floor": ("", "{down}"),
+    "ceil": ("", "(- (to_real (to_int (- {a}))))"),
+    "round": ("", "(to_real (ite (and (= (to_real {up}) (+ {a} 0.5)) (= (mod {up} 2) 1)) "
+                  "(- {up} 1) {up}))"),
+}  # fmt: skip
+"""Operations on reals: what it takes to be defined, and the term."""
 _IEEE: Final = {
     "Add": "fp.add RNE", "sqrt": "fp.sqrt RNE", "abs": "fp.abs", "isnan": "fp.isNaN",
     "isinf": "fp.isInfinite",

@@ -17,11 +17,30 @@ from plica.ir.loop import scalar as sc
 from plica.ir.type import DType, f32
 
 FORMATS: Final = {"f16": (5, 11), "bf16": (8, 8), "f32": (8, 24), "f64": (11, 53)}
-_WORDS: Final = {
-    "Add": "bvadd", "Sub": "bvsub", "Mul": "bvmul", "BitAnd": "bvand", "BitOr": "bvor",
-    "BitXor": "bvxor", "ShiftLeft": "bvshl",
+_UNLESS_ZERO: Final = "(ite (= {{b}} {{zero}}) {{zero}} {})"
+_LOWER: Final = (
+    "(ite (and (distinct (bvsrem {a} {b}) {zero}) (xor (bvslt {a} {zero}) (bvslt {b} {zero}))) "
+    "(bvsub (bvsdiv {a} {b}) {one}) (bvsdiv {a} {b}))"
+)
+_ON_BITS: Final = {
+    "Add": "(bvadd {a} {b})", "Sub": "(bvsub {a} {b})", "Mul": "(bvmul {a} {b})",
+    "BitAnd": "(bvand {a} {b})", "BitOr": "(bvor {a} {b})", "BitXor": "(bvxor {a} {b})",
+    "ShiftLeft": "(bvshl {a} {b})", "isnan": "false", "isinf": "false",
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), "{a}"),
+    "Min": "(ite ({below} {a} {b}) {a} {b})", "Max": "(ite ({below} {a} {b}) {b} {a})",
+    "sign": "(ite (= {a} {zero}) {zero} (ite ({below} {a} {zero}) (bvneg {one}) {one}))",
 }  # fmt: skip
-_SIGNED: Final = {("ShiftRight", True): "bvashr", ("ShiftRight", False): "bvlshr"}
+_ON_SIGNED: Final = {
+    "ShiftRight": "(bvashr {a} {b})", "abs": "(ite (bvslt {a} {zero}) (bvneg {a}) {a})",
+    "truncdiv": _UNLESS_ZERO.format("(bvsdiv {a} {b})"), "FloorDiv": _UNLESS_ZERO.format(_LOWER),
+    "truncmod": _UNLESS_ZERO.format("(bvsrem {a} {b})"),
+    "FloorMod": _UNLESS_ZERO.format("(bvsmod {a} {b})"),
+}  # fmt: skip
+_ON_UNSIGNED: Final = {
+    "ShiftRight": "(bvlshr {a} {b})", "abs": "{a}",
+    **dict.fromkeys(("truncdiv", "FloorDiv"), _UNLESS_ZERO.format("(bvudiv {a} {b})")),
+    **dict.fromkeys(("truncmod", "FloorMod"), _UNLESS_ZERO.format("(bvurem {a} {b})")),
+}  # fmt: skip
 
 
 def float_format(of: DType) -> DType:
@@ -88,42 +107,12 @@ def chain(word: str, base: str, power: int) -> str:
 
 def on_bits(name: str, a: str, b: str, of: DType, power: int | None) -> str | None:
     """An operation on integers that wrap around, None where it is not known."""
-    signed, zero = of.kind == "int", f"(_ bv0 {of.bits})"
+    if name == "Pow":
+        if power is None or power < 0:
+            return None
+        return f"(_ bv1 {of.bits})" if power == 0 else chain("bvmul", a, power)
+    signed = of.kind == "int"
+    text = (_ON_SIGNED if signed else _ON_UNSIGNED).get(name) or _ON_BITS.get(name)
     below = "bvslt" if signed else "bvult"
-    word = _WORDS.get(name) or _SIGNED.get((name, signed))
-    if word is not None:
-        return f"({word} {a} {b})".replace(" )", ")")
-    quotient = f"(bvs{'div'} {a} {b})" if signed else f"(bvudiv {a} {b})"
-    match name:
-        case "floor" | "ceil" | "round" | "trunc":
-            return a
-        case "isnan" | "isinf":
-            return "false"
-        case "Min":
-            return f"(ite ({below} {a} {b}) {a} {b})"
-        case "Max":
-            return f"(ite ({below} {a} {b}) {b} {a})"
-        case "abs":
-            return f"(ite ({below} {a} {zero}) (bvneg {a}) {a})" if signed else a
-        case "sign":
-            one = f"(_ bv1 {of.bits})"
-            return f"(ite (= {a} {zero}) {zero} (ite ({below} {a} {zero}) (bvneg {one}) {one}))"
-        case "truncdiv":
-            return f"(ite (= {b} {zero}) {zero} {quotient})"
-        case "truncmod":
-            rest = f"(bv{'s' if signed else 'u'}rem {a} {b})"
-            return f"(ite (= {b} {zero}) {zero} {rest})"
-        case "FloorMod":
-            rest = f"(bvsmod {a} {b})" if signed else f"(bvurem {a} {b})"
-            return f"(ite (= {b} {zero}) {zero} {rest})"
-        case "FloorDiv":
-            if not signed:
-                return f"(ite (= {b} {zero}) {zero} {quotient})"
-            signs = f"(xor (bvslt {a} {zero}) (bvslt {b} {zero}))"
-            down = f"(and (distinct (bvsrem {a} {b}) {zero}) {signs})"
-            lower = f"(bvsub {quotient} (_ bv1 {of.bits}))"
-            return f"(ite (= {b} {zero}) {zero} (ite {down} {lower} {quotient}))"
-        case "Pow" if power is not None and power >= 0:
-            one = f"(_ bv1 {of.bits})"
-            return one if power == 0 else chain("bvmul", a, power)
-    return None
+    zero, one = f"(_ bv0 {of.bits})", f"(_ bv1 {of.bits})"
+    return None if text is None else text.format(a=a, b=b, zero=zero, one=one, below=below)

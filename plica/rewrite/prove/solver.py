@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 Answer: TypeAlias = Literal["unsat", "sat", "unknown"]
 
-SOLVERS: Final = {"z3": "z3", "cvc5": "cvc5"}
-"""Names of solvers, and of the modules that they come as."""
+SOLVERS: Final = ("z3", "cvc5")  # which are the names of their modules, too
 MISSING: Final = {name: f"{name} is not installed (pip install plica[prove])" for name in SOLVERS}
 EFFORT: Final = 6_000_000
 """Steps of z3 (`rlimit`) for a script: the same answer on every machine, however busy it is."""
@@ -23,7 +22,7 @@ CVC5_EFFORT: Final = 2_000_000
 
 def is_available(solver: str) -> bool:
     """Whether a solver is installed."""
-    return find_spec(SOLVERS[solver]) is not None
+    return find_spec(solver) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -41,8 +40,7 @@ def _z3(script: str) -> Answer:
     solver.set("timeout", MAX_SECONDS * 1000)
     solver.set("random_seed", 0)
     solver.from_string(script.replace("(check-sat)\n", ""))
-    found = solver.check()
-    return "unsat" if found == z3.unsat else "sat" if found == z3.sat else "unknown"
+    return _answer(str(solver.check()))
 
 
 def _cvc5(script: str) -> Answer:
@@ -57,5 +55,8 @@ def _cvc5(script: str) -> Answer:
     said = ""
     while not (command := parser.nextCommand()).isNull():
         said += command.invoke(solver, parser.getSymbolManager())
-    word = said.strip()
+    return _answer(said.strip())
+
+
+def _answer(word: str) -> Answer:
     return "unsat" if word == "unsat" else "sat" if word == "sat" else "unknown"

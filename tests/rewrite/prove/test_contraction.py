@@ -39,8 +39,8 @@ from plica.rewrite.packs.word import OneShape, op, v
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.prove import Unproved, attempt
 from plica.rewrite.prove.linear import linear_form
-from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import ROOT, SCALAR, AxesOf, BoundIndex, NamedShape
+from plica.rewrite.prove.open_tensor import OpenFold
 from plica.rewrite.prove.rule_facts import RuleFacts
 from plica.rewrite.prove.solver import is_available
 
