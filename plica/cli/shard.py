@@ -13,9 +13,9 @@ from plica.runtime.error import InputError, unreadable
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
-    from plica.mesh.infer import ShardedProgram
     from plica.mesh.mesh import Mesh
     from plica.mesh.plan import MeshPlan
+    from plica.mesh.sharded import ShardedProgram
     from plica.mesh.topology import Topology
 
 GIB: Final = 1 << 30

@@ -15,12 +15,12 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.mesh.auto import automatic_plan
     from plica.mesh.execute import simulate
-    from plica.mesh.infer import ShardedProgram
     from plica.mesh.mesh import Mesh
     from plica.mesh.picture import picture
     from plica.mesh.plan import MeshPlan, bisect, diff, plan_digest, replay
     from plica.mesh.pool import pooled
     from plica.mesh.rank import Ranks, connect
+    from plica.mesh.sharded import ShardedProgram
     from plica.mesh.topology import Topology
     from plica.mesh.training import MeshTrainer, latest, zero_plan
 else:

@@ -20,10 +20,11 @@ from typing import Final
 import attrs
 
 from plica.ir.graph.module import Module
-from plica.mesh.infer import Annotation, Splits, cost_of, propagated
+from plica.mesh.infer import Annotation, Splits, propagated
 from plica.mesh.mesh import Mesh, sizes_of
 from plica.mesh.plan import MeshPlan, PlanStep
 from plica.mesh.program import FlatProgram, flat_program
+from plica.mesh.sharded import cost_of
 from plica.mesh.topology import Topology
 from plica.runtime.error import InputError
 

@@ -109,23 +109,23 @@ def _exchange(op: str, axis: int, **attributes: Any) -> MeshExchange:
 
 
 @lru_cache(maxsize=1 << 14)
-def exchange_cost(mesh: Mesh, of: TensorType, held: Layout, wanted: Layout) -> float:
-    """The bytes that each device sends to bring a tensor from one layout to another."""
+def exchange_cost(sizes: tuple[int, ...], of: TensorType, held: Layout, wanted: Layout) -> float:
+    """The bytes that each device sends to bring a tensor from one layout to another, over axes of
+    some sizes."""
     if any(w.kind == "partial" and w != h for h, w in zip(held, wanted, strict=True)):
         return float("inf")
-    return sum([sent for _, sent in sends(mesh, of, held, wanted)])
+    return sum([sent for _, sent in sends(sizes, of, held, wanted)])
 
 
 @lru_cache(maxsize=1 << 14)
 def sends(
-    mesh: Mesh, of: TensorType, held: Layout, wanted: Layout
+    sizes: tuple[int, ...], of: TensorType, held: Layout, wanted: Layout
 ) -> tuple[tuple[int, float], ...]:
     """The axis of each collective between two layouts, and the bytes that each device sends."""
-    shape, width = sizes_of(of), bytes_of(of) / max(prod(sizes_of(of)), 1)
-    local = prod(mesh.local_shape(shape, held)) * width
-    found = []
+    blocks = prod([size for it, size in zip(held, sizes, strict=True) if it.kind == "split"])
+    local, found = bytes_of(of) / blocks, []
     for exchange in exchanges(held, wanted):
-        size = mesh.sizes[exchange.axis]
+        size = sizes[exchange.axis]
         found.append((exchange.axis, exchange.bytes(local, size)))
         if exchange.op == "all_gather":
             local *= size

@@ -29,9 +29,9 @@ from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Combiner
 from plica.ir.type import TensorType, dtype, infer, tensor, type_of
 from plica.mesh.exchange import OWN, STACK, MeshExchange, exchanges
-from plica.mesh.infer import ShardedProgram
 from plica.mesh.mesh import Layout, Mesh
 from plica.mesh.program import leaves, nested
+from plica.mesh.sharded import ShardedProgram
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, InputError, Place
 

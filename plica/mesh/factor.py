@@ -1,7 +1,8 @@
 """Factors: which dims of the arguments of an operator are split when a dim of its result is.
 
-They are read off the tensor definition: an index is split together with another if moving along
-the first by a block moves the second by a block.  No operator declares anything.
+They are read off the tensor definition by one fold, which says of each scalar in it what moving to
+the next device does: an index grows by the block, a value is that of the block, or a term of the
+whole.  No operator declares anything.
 
     out[i, j] = sum over k of x[i, k] * y[k, j]
         i   x split 0, y replicated  ->  out split 0
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import product
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -43,14 +44,17 @@ from plica.ir.type import TensorType, TupleType, bool_, known, tensor
 from plica.mesh.mesh import PARTIAL_SUM, REPLICATED, Placement, partial, placed, sizes_of, split
 
 Types: TypeAlias = tuple[TensorType, ...]
+Placements: TypeAlias = tuple[Placement, ...]
+Candidate: TypeAlias = "tuple[Placements, Placements, sc.ScalarVar | None]"
+"""Placements of arguments and results; the axis of a reduction that is cut, if one is."""
 
 
 @frozen
 class ShardedForm:
     """How an operator runs on blocks: placements along one axis, and its attributes there."""
 
-    arguments: tuple[Placement, ...]
-    results: tuple[Placement, ...]
+    arguments: Placements
+    results: Placements
     attributes: Attrs
 
 
@@ -61,232 +65,187 @@ def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[Shard
     Those without any split or partial argument or result are not among them.
     """
     record = find(op)
-    if record is None or record.compute is None:
+    outputs = None if record is None else _computes(record, attributes, types)
+    if record is None or outputs is None:
         return ()
-    outputs = _computes(record, attributes, types)
-    if outputs is None:
-        return ()
-    candidates = [
+    accepted: dict[tuple[Placements, Placements], ShardedForm] = {}
+    for *key, axis in (
         *_by_results(outputs, devices), *_by_reduction(outputs, devices), *_linear(outputs),
-    ]  # fmt: skip
-    accepted: dict[tuple[Any, ...], ShardedForm] = {}
-    for candidate in candidates:
-        if (key := candidate[:2]) not in accepted:
-            form = _on_blocks(record, attributes, types, outputs, candidate, devices)
-            if form is not None:
-                accepted[key] = form
+    ):  # fmt: skip
+        arguments, results = key
+        if (arguments, results) not in accepted:
+            candidate = arguments, results, axis
+            for changed in _on_blocks(record, attributes, types, outputs, candidate, devices):
+                accepted[arguments, results] = ShardedForm(arguments, results, changed)
+                break
     return tuple(accepted.values())
-
-
-Candidate: TypeAlias = "tuple[tuple[Placement, ...], tuple[Placement, ...], int | None]"
-"""Placements of arguments and results; which axis of the last reduction is cut, if one is."""
 
 
 def _computes(record: Operator, attributes: Attrs, types: Types) -> tuple[Compute, ...] | None:
     """The tensor expressions of an operator over buffers `x0, x1, …`."""
-    if any(known(size) is None for of in types for size in of.shape):
-        return None
-    assert record.compute is not None
     values = dict(attributes)
-    if isinstance(record.relation(values, *types), Mismatch):
+    if (
+        record.compute is None
+        or any(known(size) is None for of in types for size in of.shape)
+        or isinstance(record.relation(values, *types), Mismatch)
+    ):
         return None
-    buffers = [sc.Buffer(Name("x", at), of.shape, of.dtype) for at, of in enumerate(types)]
-    made = record.compute(values, *buffers)
-    outputs = (made,) if isinstance(made, Compute) else tuple(made)
-    return tuple([attrs.evolve(output, inputs=tuple(buffers)) for output in outputs])
+    buffers = tuple([sc.Buffer(Name("x", at), of.shape, of.dtype) for at, of in enumerate(types)])
+    computed = record.compute(values, *buffers)
+    outputs = (computed,) if isinstance(computed, Compute) else computed
+    return tuple([attrs.evolve(output, inputs=buffers) for output in outputs])
 
 
-def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
-    """Splits of a dim of the first result, and of the dims of the others that follow from it."""
-    first, *others = [[*_dim_splits(output, devices)] for output in outputs]
-    for dim, arguments in first:
-        results = [split(dim)]
-        for options in others:
-            agreeing = [at for at, given in options if _joined(arguments, given) is not None]
-            if not agreeing:
-                break
-            results.append(split(agreeing[0] if dim not in agreeing else dim))
-        else:
-            yield tuple(map(placed, arguments)), tuple(results), None
-
+# --- candidates -----------------------------------------------------------------------------------
 
 Dims: TypeAlias = tuple[int | None, ...]
 """For each argument the dim that is split, -1 for none, None where nothing is read of it."""
 
 
-def _joined(one: Dims, two: Dims) -> Dims | None:
-    """What two results ask of the arguments, None if they do not agree."""
-    joined = [a if b is None else b for a, b in zip(one, two, strict=True)]
-    agree = all(a is None or a == c for a, c in zip(one, joined, strict=True))
-    return tuple(joined) if agree else None
+def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
+    """Splits of a dim of the first result, and of the dims of the others that follow from it."""
+    first, *others = [_dim_splits(output, devices) for output in outputs]
+    for dim, arguments in first.items():
+        results = [split(dim)]
+        for options in others:
+            like = sorted(options, key=lambda other: other != dim)
+            fitting = [other for other in like if _agree(arguments, options[other])]
+            results += map(split, fitting[:1])
+        if len(results) == len(outputs):
+            yield tuple(map(placed, arguments)), tuple(results), None
 
 
-def _dim_splits(of: Compute, devices: int) -> Iterator[tuple[int, Dims]]:
+def _agree(one: Dims, two: Dims) -> bool:
+    return all(None in (a, b) or a == b for a, b in zip(one, two, strict=True))
+
+
+def _dim_splits(of: Compute, devices: int) -> dict[int, Dims]:
     """Each dim of a result that can be split, with what that asks of the arguments; those that are
     read for their shape alone are split alike."""
+    splits = {}
     for dim, (axis, size) in enumerate(zip(of.axes, of.shape, strict=True)):
-        dims = _moved(of, of.body, axis, known(size), devices)
-        if dims is not None:
+        dims, state = _followed(of, axis, size, devices)
+        if state in (SAME, ZERO):
             like = [dim if x.shape == of.shape else None for x in of.inputs]
-            yield dim, tuple([b if a is None else a for a, b in zip(dims, like, strict=True)])
+            splits[dim] = tuple([b if a is None else a for a, b in zip(dims, like, strict=True)])
+    return splits
 
 
 def _by_reduction(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
-    """Splits of an axis that is reduced last of all: each device has a term of the result."""
-    reduction = _root_reduction(outputs[0].body) if len(outputs) == 1 else None
-    if reduction is None:
-        return
-    for at, (axis, extent) in enumerate(zip(reduction.axes, reduction.extents, strict=True)):
-        dims = _moved(outputs[0], reduction.body, axis, known(extent), devices)
-        if dims is not None and any(dim is not None and dim >= 0 for dim in dims):
-            yield tuple(map(placed, dims)), (partial(reduction.combiner),), at
-
-
-def _root_reduction(body: sc.Scalar) -> sc.Reduce | None:
-    """The reduction that a body is, but for a cast of floats around a sum."""
-    if isinstance(body, sc.Cast) and body.dtype.is_float and isinstance(body.value, sc.Reduce):
-        return body.value if sc.dtype_of(body.value).is_float else None
-    return body if isinstance(body, sc.Reduce) else None
-
-
-# --- shifts ---------------------------------------------------------------------------------------
-
-
-def _moved(
-    of: Compute, body: sc.Scalar, axis: sc.ScalarVar, size: int | None, devices: int
-) -> Dims | None:
-    """The dim of each argument along which an axis moves if it moves by a block; None if the value
-    at a place depends on more than the block, or the devices do not divide the size.
-
-    `shift[e]` is what is added to an index when the axis moves on by a block, the same everywhere.
-    A value that is loaded moves with the block that it lies in: its shift is 0.
-    """
-    if not size or size % devices:
-        return None
-    position = {buffer: at for at, buffer in enumerate(of.inputs)}
-    dims: list[int | None] = [None] * len(of.inputs)
-    shift: dict[Term, int | None] = {axis: size // devices}
-    for node in post_order(body):
-        if node in shift or not isinstance(node, sc.Scalar):
-            continue
-        if isinstance(node, sc.Load):
-            dim = _block_dim(node, shift, devices)
-            at = position.get(node.buffer)
-            if dim is None or at is None or dims[at] not in (None, dim):
-                return None
-            dims[at] = dim
-            shift[node] = 0
-        else:
-            moved = _shift(node, shift)
-            if moved is None:
-                return None
-            shift[node] = moved
-    return tuple(dims) if shift[body] == 0 else None
-
-
-def _block_dim(load: sc.Load, shift: Mapping[Term, int | None], devices: int) -> int | None:
-    """The dim that a load moves along by a block, -1 if it stays, None if it does otherwise."""
-    found = -1
-    for dim, (place, size) in enumerate(zip(load.indices, load.buffer.shape, strict=True)):
-        moved = shift[place]
-        if moved == 0:
-            continue
-        if found >= 0 or moved is None or moved * devices != known(size):
-            return None
-        found = dim
-    return found
-
-
-def _shift(node: sc.Scalar, shift: Mapping[Term, int | None]) -> int | None:
-    """The shift of an index term; None where it is not the same everywhere, or is used as a
-    value."""
-    moved = [shift.get(kid, 0) for kid in node._children if isinstance(kid, sc.Scalar)]
-    if not any(moved):
-        return 0
-    match node:
-        case sc.Add(left, right):
-            return (shift[left] or 0) + (shift[right] or 0)
-        case sc.Sub(left, right):
-            return (shift[left] or 0) - (shift[right] or 0)
-        case sc.Mul(left, sc.Lit(by)) | sc.Mul(sc.Lit(by), left):
-            return (shift[left] or 0) * int(by)
-        case sc.FloorDiv(left, sc.Lit(by)) if by > 0 and (shift[left] or 0) % by == 0:
-            return (shift[left] or 0) // int(by)
-        case sc.FloorMod(left, sc.Lit(by)) if by > 0 and (shift[left] or 0) % by == 0:
-            return 0
-    return None
-
-
-# --- partial arguments ----------------------------------------------------------------------------
+    """Splits of an axis that is reduced: each device has a term of the result."""
+    for node in post_order(outputs[0].body) if len(outputs) == 1 else ():
+        if isinstance(node, sc.Reduce):
+            for axis, extent in zip(node.axes, node.extents, strict=True):
+                dims, state = _followed(outputs[0], axis, extent, devices)
+                if state in MEANING and any(dim is not None and dim >= 0 for dim in dims):
+                    yield tuple(map(placed, dims)), (partial(node.combiner),), axis
 
 
 def _linear(outputs: tuple[Compute, ...]) -> Iterator[Candidate]:
     """Arguments that may be terms of a sum since the result is linear in them; a maximum or a
     product of terms may be moved about."""
-    count = len(outputs[0].inputs)
-    floats = [at for at, x in enumerate(outputs[0].inputs) if x.dtype.is_float]
-    chosen = [(at,) for at in floats] + ([tuple(floats)] if 1 < len(floats) == count else [])
+    inputs = outputs[0].inputs
+    floats = [at for at, x in enumerate(inputs) if x.dtype.is_float]
+    chosen = [(at,) for at in floats] + ([tuple(floats)] if 1 < len(floats) == len(inputs) else [])
     for places in chosen:
-        given = {outputs[0].inputs[at] for at in places}
-        if all(_degree(output.body, given) == 1 for output in outputs):
-            arguments = [PARTIAL_SUM if at in places else REPLICATED for at in range(count)]
+        terms: dict[Term, State] = {inputs[at]: "sum" for at in places}
+        if all(_fold(output, terms, 1)[1] == "sum" for output in outputs):
+            arguments = [PARTIAL_SUM if x in terms else REPLICATED for x in inputs]
             yield tuple(arguments), (PARTIAL_SUM,) * len(outputs), None
-    if count == 1 and all(isinstance(output.body, sc.Load) for output in outputs):
+    if len(inputs) == 1 and all(isinstance(output.body, sc.Load) for output in outputs):
         for combiner in MEANING:
             if combiner != "sum" and (combiner in LOGICAL) == (outputs[0].dtype is bool_):
                 yield (partial(combiner),), (partial(combiner),) * len(outputs), None
 
 
 LOGICAL: Final = ("all", "any")
-ANY_DEGREE: Final = -1  # the degree of zero
+
+# --- what moving to the next device does ----------------------------------------------------------
+
+State: TypeAlias = "int | str"
+"""By how much an index grows; SAME for a value of the block; or the combiner of which a value is a
+term.  A zero is both."""
+SAME: Final = 0
+ZERO: Final = "zero"
+UNKNOWN: Final = "unknown"
 
 
-def _degree(body: sc.Scalar, given: set[sc.Buffer]) -> int | None:
-    """1 if a value is linear in what is loaded from some buffers, 0 if it does not depend on it."""
-    degree: dict[Term, int | None] = {}
-    for node in post_order(body):
-        if not isinstance(node, sc.Scalar):
+def _followed(of: Compute, axis: sc.ScalarVar, size: sc.Scalar, devices: int) -> tuple[Dims, State]:
+    """The dims along which the arguments move if an axis moves by a block, and the state of an
+    element; unknown where it depends on more than blocks, or the devices do not divide the size."""
+    extent = known(size)
+    if not extent or extent % devices:
+        return (), UNKNOWN
+    return _fold(of, {axis: extent // devices}, devices)
+
+
+def _fold(of: Compute, given: Mapping[Term, State], devices: int) -> tuple[Dims, State]:
+    """The same, given the states of an axis, or of the elements of arguments."""
+    dims: list[int | None] = [None] * len(of.inputs)
+    states = dict(given)
+    for node in post_order(of.body):
+        if not isinstance(node, sc.Scalar) or node in states:
             continue
-        kids = [degree[kid] for kid in node._children if isinstance(kid, sc.Scalar)]
-        degree[node] = _node_degree(node, kids, degree, given)
-    return degree[body]
+        if isinstance(node, sc.Load):
+            at, dim = of.inputs.index(node.buffer), _block_dim(node, states, devices)
+            if dim is None or dims[at] not in (None, dim):
+                return (), UNKNOWN
+            dims[at], states[node] = dim, given.get(node.buffer, SAME)
+        elif (state := _state(node, states)) == UNKNOWN:
+            return (), UNKNOWN
+        else:
+            states[node] = state
+    return tuple(dims), states[of.body]
 
 
-def _node_degree(
-    node: sc.Scalar,
-    kids: Sequence[int | None],
-    degree: Mapping[Term, int | None],
-    given: set[sc.Buffer],
-) -> int | None:
-    if isinstance(node, sc.Load):
-        return None if None in kids or 1 in kids else int(node.buffer in given)
+def _block_dim(load: sc.Load, states: Mapping[Term, State], devices: int) -> int | None:
+    """The dim that a load moves along by a block, -1 if it stays, None if it does otherwise."""
+    moving = [dim for dim, place in enumerate(load.indices) if states[place] not in (SAME, ZERO)]
+    if not moving:
+        return -1
+    dim, *others = moving
+    step = states[load.indices[dim]]
+    whole = isinstance(step, int) and step * devices == known(load.buffer.shape[dim])
+    return dim if whole and not others else None
+
+
+def _state(node: sc.Scalar, states: Mapping[Term, State]) -> State:
+    """The state of a scalar from those of its parts."""
+    kids = [states[kid] for kid in node._children if isinstance(kid, sc.Scalar)]
+    distinct = {*kids} - {ZERO}
     if isinstance(node, sc.Lit):
-        return ANY_DEGREE if node.value == 0 else 0
-    if None in kids:
-        return None
+        return ZERO if node.value == 0 else SAME
+    if distinct <= {SAME}:
+        return SAME
+    steps = [kid if isinstance(kid, int) else SAME for kid in kids]
     match node:
-        case sc.Add() | sc.Sub():
-            return _common(kids)
-        case sc.Mul(left, right):
-            pair = [degree[left] or 0, degree[right] or 0]
-            return ANY_DEGREE if ANY_DEGREE in pair else (0, 1, None)[sum(pair)]
-        case sc.Div(left, right):
-            return degree[left] if degree[right] == 0 else None
+        case sc.Add() | sc.Sub() if distinct == {"sum"}:
+            return "sum"
+        case sc.Reduce(combiner, body=body) if states[body] in (SAME, ZERO):
+            return combiner  # its axis is what moves
+        case sc.Reduce("sum", body=body) | Prefix("sum", body=body):
+            return "sum" if states[body] == "sum" else UNKNOWN
+        case sc.Mul() if kids.count("sum") == kids.count(SAME) == 1:
+            return "sum"
+        case sc.Div(left, right) if states[right] == SAME and states[left] == "sum":
+            return "sum"
         case sc.Cast(value) if node.dtype.is_float and sc.dtype_of(value).is_float:
-            return degree[value]
-        case sc.Select(condition, then, orelse):
-            return _common([degree[then], degree[orelse]]) if degree[condition] != 1 else None
-        case sc.Reduce(combiner="sum", body=inside) | Prefix(combiner="sum", body=inside):
-            return degree[inside]
-    return None if 1 in kids else 0
-
-
-def _common(degrees: Sequence[int | None]) -> int | None:
-    """The degree of a sum: that of all its terms that are not zero."""
-    distinct = set(degrees) - {ANY_DEGREE}
-    if not distinct:
-        return ANY_DEGREE
-    return distinct.pop() if len(distinct) == 1 else None
+            return states[value]
+        case sc.Select(condition, then, orelse) if states[condition] in (SAME, ZERO):
+            return "sum" if {states[then], states[orelse]} - {ZERO} == {"sum"} else UNKNOWN
+        case _ if any(isinstance(kid, str) for kid in distinct):
+            return UNKNOWN
+        case sc.Add():
+            return sum(steps)
+        case sc.Sub():
+            return steps[0] - steps[1]
+        case sc.Mul(_, sc.Lit(by)) | sc.Mul(sc.Lit(by), _):
+            return sum(steps) * int(by)
+        case sc.FloorDiv(_, sc.Lit(by)) if by > 0 and steps[0] % by == 0:
+            return steps[0] // int(by)
+        case sc.FloorMod(_, sc.Lit(by)) if by > 0 and steps[0] % by == 0:
+            return SAME
+    return UNKNOWN
 
 
 # --- the operator on blocks -----------------------------------------------------------------------
@@ -302,72 +261,65 @@ def local_types(types: Types, placements: Sequence[Placement], devices: int) -> 
 def _on_blocks(  # noqa: PLR0917  # what it is about
     record: Operator, attributes: Attrs, types: Types, outputs: tuple[Compute, ...],
     candidate: Candidate, devices: int,
-) -> ShardedForm | None:  # fmt: skip
-    """The form, if the operator on blocks is defined as the whole at the sizes of a block."""
-    arguments, results, cut = candidate
+) -> Iterator[Attrs]:  # fmt: skip
+    """Attributes with which the operator on blocks is defined as the whole at their sizes."""
+    arguments, results, axis = candidate
     inner = local_types(types, arguments, devices)
-    whole = tuple([tensor([known(s) or 0 for s in each.shape], each.dtype) for each in outputs])
+    whole = tuple([tensor([known(s) or 0 for s in of.shape], of.dtype) for of in outputs])
     wanted = local_types(whole, results, devices)
     expected = [
-        _normal_form(_resized(output, inner, of.shape, cut, devices))
+        _normal_form(_resized(output, inner, of.shape, axis, devices))
         for output, of in zip(outputs, wanted, strict=True)
     ]
     for changed in _local_attributes(attributes, whole, wanted):
         result = record.relation(dict(changed), *inner)
         if (result.items if isinstance(result, TupleType) else (result,)) == wanted:
             local = _computes(record, changed, inner)
-            if local is not None and [_normal_form(compute) for compute in local] == expected:
-                return ShardedForm(arguments, results, changed)
-    return None
+            if local is not None and list(map(_normal_form, local)) == expected:
+                yield changed
 
 
-def _local_attributes(
-    attributes: Attrs, whole: Sequence[TensorType], wanted: Sequence[TensorType]
-) -> Iterator[Attrs]:
+def _local_attributes(attributes: Attrs, whole: Types, wanted: Types) -> Iterator[Attrs]:
     """The attributes, and with the sizes of the result in them replaced by those of a block."""
-    yield attributes
+    names = [name for name, _ in attributes]
     for before, after in zip(whole, wanted, strict=True):
-        changes = [_at_size(value, before, after) for _, value in attributes]
-        places = [at for at, value in enumerate(changes) if value is not None]
-        for count in range(1, len(places) + 1):
-            for chosen in combinations(places, count):
-                yield tuple([
-                    (name, changes[at] if at in chosen else value)
-                    for at, (name, value) in enumerate(attributes)
-                ])  # fmt: skip
+        sizes = sizes_of(before), sizes_of(after)
+        options = [(value, *_at_sizes(value, *sizes)) for _, value in attributes]
+        for values in product(*options):
+            yield tuple(zip(names, values, strict=True))
 
 
-def _at_size(value: Any, before: TensorType, after: TensorType) -> Any:
-    """An attribute with the sizes of a block in place of those of the whole; None if none is there.
+def _at_sizes(value: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[Any]:
+    """An attribute with the sizes of a block in place of those of the whole, if they are in it.
 
     Any: attributes are what the records of operators declare.
     """
-    old, new = sizes_of(before), sizes_of(after)
     changed = dict([(a, b) for a, b in zip(old, new, strict=True) if a != b][:1])
-    if not isinstance(value, tuple) or not changed:
-        return None
-    sizes = tuple([known(each) if isinstance(each, sc.Scalar) else each for each in value])
-    if any(type(each) is not int for each in sizes):
-        return None
-    if sizes != old and sum(size in changed for size in sizes) != 1:
-        return None
-    local = new if sizes == old else [changed.get(size or 0, size or 0) for size in sizes]
-    return tuple([sc.index(n) if isinstance(v, sc.Scalar) else n
-                  for n, v in zip(local, value, strict=True)])  # fmt: skip
+    items = value if isinstance(value, tuple) else ()
+    sizes = tuple([known(item) if isinstance(item, sc.Scalar) else item for item in items])
+    if changed and all(type(size) is int for size in sizes):
+        local = new if sizes == old else [changed.get(size or 0, size or 0) for size in sizes]
+        if sizes == old or sum(size in changed for size in sizes) == 1:
+            yield tuple([sc.index(n) if isinstance(item, sc.Scalar) else n
+                         for n, item in zip(local, items, strict=True)])  # fmt: skip
 
 
 def _resized(
-    of: Compute, inner: Types, shape: Sequence[sc.Scalar], cut: int | None, devices: int
+    of: Compute, inner: Types, shape: tuple[sc.Scalar, ...], cut: sc.ScalarVar | None, devices: int
 ) -> Compute:
-    """The definition of the whole, over blocks; an axis of its reduction may be `cut`."""
+    """The definition of the whole, over blocks; an axis of a reduction in it may be `cut`."""
     buffers = [sc.Buffer(x.name, t.shape, x.dtype) for x, t in zip(of.inputs, inner, strict=True)]
-    body = substitute(of.body, dict(zip(of.inputs, buffers, strict=True)))
-    if cut is not None and (reduction := _root_reduction(body)) is not None:
-        extents = list(reduction.extents)
-        extents[cut] = sc.index((known(extents[cut]) or 0) // devices)
-        shorter = attrs.evolve(reduction, extents=tuple(extents))
-        body = sc.Cast(shorter, body.dtype) if isinstance(body, sc.Cast) else shorter
-    return Compute(tuple(buffers), of.axes, tuple(shape), body)
+
+    def shorter(node: Term) -> Term:
+        if not isinstance(node, sc.Reduce) or cut not in node.axes:
+            return node
+        extents = [sc.index((known(size) or 0) // devices) if axis is cut else size
+                   for axis, size in zip(node.axes, node.extents, strict=True)]  # fmt: skip
+        return attrs.evolve(node, extents=tuple(extents))
+
+    body = map_bottom_up(shorter, substitute(of.body, dict(zip(of.inputs, buffers, strict=True))))
+    assert isinstance(body, sc.Scalar)
+    return Compute(tuple(buffers), of.axes, shape, body)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -376,17 +328,18 @@ def _normal_form(of: Compute) -> str:
     context = EMPTY
     for axis, size in zip(of.axes, of.shape, strict=True):
         context = context.loop(axis, size)
-    ones = {axis: sc.index(0) for axis, size in zip(of.axes, of.shape, strict=True)
-            if known(size) == 1}  # fmt: skip
-    body = map_bottom_up(_without_ones, substitute(of.body, ones))
+    body = map_bottom_up(_without_ones, _at_ones(of.body, of.axes, of.shape))
     assert isinstance(body, sc.Scalar)
     return str(digest(Compute(of.inputs, of.axes, of.shape, simplify(body, context))))
 
 
+def _at_ones(body: sc.Scalar, axes: Sequence[Term], extents: Sequence[sc.Scalar]) -> sc.Scalar:
+    """A scalar with 0 in place of the axes of size 1."""
+    pairs = zip(axes, extents, strict=True)
+    return substitute(body, {axis: sc.index(0) for axis, size in pairs if known(size) == 1})
+
+
 def _without_ones(node: Term) -> Term:
-    """A reduction with 0 in place of its axes of size 1."""
     if not isinstance(node, sc.Reduce):
         return node
-    ones = {axis: sc.index(0) for axis, size in zip(node.axes, node.extents, strict=True)
-            if known(size) == 1}  # fmt: skip
-    return attrs.evolve(node, body=substitute(node.body, ones)) if ones else node
+    return attrs.evolve(node, body=_at_ones(node.body, node.axes, node.extents))

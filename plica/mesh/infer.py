@@ -2,30 +2,24 @@
 
     1. `propagated` carries splits from annotated values along the factors of the operators, to
        arguments and to results; the first annotation to reach a value decides.
-    2. `laid_out` goes through the operators once, chooses the form of each that moves the fewest
-       bytes, and writes a collective wherever an argument is held otherwise.
-
-    x: split 0 on data;  w1: split 1 on model
-    before:  relu(x @ w1) @ w2
-    after:   all_reduce(relu(x @ w1) @ w2, model)           w2: split 0 on model
+    2. `chosen_form` is the form of an operation that moves the fewest bytes, given how its
+       arguments are held and what is wanted of its results; `plica.mesh.sharded` writes it.
 
 Law: on every mesh the result is that of the whole program.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Name
-from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import Module, main_module
-from plica.ir.type import TensorType, infer, tensor
-from plica.mesh.exchange import bytes_of, exchange_cost, exchanges, relaid, sends
+from plica.ir.graph.expression import Attrs
+from plica.ir.type import TensorType
+from plica.mesh.exchange import bytes_of, exchange_cost
 from plica.mesh.factor import ShardedForm, forms, local_types
 from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, placed, refusal, sizes_of
 from plica.mesh.program import FlatOperation, FlatProgram
@@ -48,16 +42,31 @@ def propagated(
     start: tuple[Splits, ...] | None = None,
 ) -> tuple[Splits, ...]:  # fmt: skip
     """What each axis splits of which value, from annotations in their order, after a `start`."""
-    users = _users(program)
-    splits = tuple([dict(each) for each in start or [{} for _ in mesh.axes]])
+    splits = tuple([dict(of_axis) for of_axis in start or [{} for _ in mesh.axes]])
+
+    def reason_against(value: int, axis: int, dim: int | None) -> str | None:
+        """Splits a value if its size allows it together with the axes before."""
+        splits[axis][value] = dim
+        reason = _refused(mesh, program.types[value], layout_of(splits, value))
+        if reason is not None:
+            del splits[axis][value]
+        return reason
+
     for value, axis, dim in annotations:
         if value in splits[axis]:
             continue
-        _assign(program, mesh, splits, value, axis, dim, refuse=True)
+        if (reason := reason_against(value, axis, dim)) is not None:
+            name, on = program.names[value], mesh.names[axis]
+            message = f"{name} cannot be split at dim {dim} on {on!r}: {reason}."
+            hint = "Split another dim, or use another mesh."
+            raise refusal("bad-plan", message, "a dim that the devices divide",
+                          program.types[value], hint)  # fmt: skip
         queue = [value] if dim is not None else []
         while queue:
-            for operation in users[queue.pop()]:
-                queue += _carried(program, mesh, splits, operation, axis)
+            for operation in _users(program)[queue.pop()]:
+                for other, at in _carried(program, operation, mesh.sizes[axis], splits[axis]):
+                    if reason_against(other, axis, at) is None:
+                        queue.append(other)
     return splits
 
 
@@ -71,41 +80,6 @@ def _users(program: FlatProgram) -> Mapping[int, list[FlatOperation]]:
     return users
 
 
-@lru_cache(maxsize=1 << 15)
-def _forms_at(
-    program: FlatProgram, operation: FlatOperation, devices: int
-) -> tuple[tuple[tuple[int, int | None], ...], ...]:
-    """For each form of an operation that splits something, its values with the dims split."""
-    types = tuple([program.types[value] for value in operation.arguments])
-    values = (*operation.arguments, *operation.results)
-    found = []
-    for form in forms(operation.op, operation.attributes, types, devices):
-        placements = (*form.arguments, *form.results)
-        if any(placement.kind == "split" for placement in placements):
-            dims = [each.dim if each.kind == "split" else None for each in placements]
-            found.append(tuple(zip(values, dims, strict=True)))
-    return tuple(found)
-
-
-def _assign(  # noqa: PLR0917  # what it is about
-    program: FlatProgram, mesh: Mesh, splits: Sequence[Splits], value: int, axis: int,
-    dim: int | None, *, refuse: bool = False,
-) -> bool:  # fmt: skip
-    """Split a value on an axis, if its size allows it together with the axes before."""
-    splits[axis][value] = dim
-    reason = _refused(mesh, program.types[value], layout_of(splits, value))
-    if reason is None:
-        return True
-    del splits[axis][value]
-    if refuse:
-        name, on = program.names[value], mesh.names[axis]
-        message = f"{name} cannot be split at dim {dim} on {on!r}: {reason}."
-        hint = "Split another dim, or use another mesh."
-        raise refusal("bad-plan", message, "a dim that the devices divide",
-                      program.types[value], hint)  # fmt: skip
-    return False
-
-
 @lru_cache(maxsize=1 << 14)
 def _refused(mesh: Mesh, of: TensorType, layout: Layout) -> str | None:
     return mesh.refused_split(sizes_of(of), layout)
@@ -117,241 +91,37 @@ def layout_of(splits: Sequence[Splits], value: int) -> Layout:
 
 
 def _carried(
-    program: FlatProgram, mesh: Mesh, splits: tuple[Splits, ...], operation: FlatOperation,
-    axis: int,
-) -> list[int]:  # fmt: skip
-    """The values of an operation that are split because others of it are."""
-    known = splits[axis]
-    for pairs in _forms_at(program, operation, mesh.sizes[axis]):
-        if not any(dim is not None and known.get(value) == dim for value, dim in pairs):
-            continue
-        if any(known.get(value) not in (None, dim) for value, dim in pairs):
-            continue
-        return [
-            value
-            for value, dim in pairs
-            if dim is not None
-            and value not in known
-            and value not in program.constants
-            and _assign(program, mesh, splits, value, axis, dim)
-        ]
-    return []
+    program: FlatProgram, operation: FlatOperation, devices: int, known: Splits
+) -> Iterator[tuple[int, int]]:
+    """The values of an operation, with dims, that are split because others of it are."""
+    for pairs in _splits_of_forms(program, operation, devices):
+        if any(dim is not None and known.get(value) == dim for value, dim in pairs) and all(
+            known.get(value) in (None, dim) for value, dim in pairs
+        ):
+            for value, dim in pairs:
+                if dim is not None and value not in known and value not in program.constants:
+                    yield value, dim
+            return
 
 
-# --- the program of one device --------------------------------------------------------------------
-
-
-@frozen(eq=False)
-class HeldValue:
-    """A parameter of the program of a device: the value of the whole program, and its layout."""
-
-    value: int
-    layout: Layout
-
-
-@frozen
-class LayoutCost:
-    """What a program costs each device."""
-
-    sent: tuple[float, ...]  # bytes sent along each axis
-    exchanges: int  # how many collectives send something
-    steps: float  # innermost steps of all operators
-    held: float  # bytes of parameters and constants
-
-
-@frozen(eq=False)
-class ShardedProgram:
-    """A program on a mesh: the module that every device runs on its blocks."""
-
-    program: FlatProgram
-    mesh: Mesh
-    module: Module
-    held: tuple[HeldValue, ...]
-    """What the parameters of the module are: parameters and constants of the program."""
-    results: tuple[Layout, ...]
-    layouts: tuple[Layout, ...]
-    """How each value of the program is held where it is made."""
-    cost: LayoutCost
-
-
-COMPUTE_WEIGHT: Final = 1e-3  # what touching a byte counts, in bytes that are sent
-
-
-def laid_out(
-    program: FlatProgram,
-    mesh: Mesh,
-    splits: tuple[Splits, ...],
-    results: Mapping[int, Layout] | None = None,
-    *,
-    strict: bool = False,
-) -> ShardedProgram:
-    """The program of a device; with `strict` an operator that can't run on blocks is refused.
-
-    `results` are the layouts of results by their place; others are left as they are, but partial
-    ones are combined.
-    """
-    return _written(program, mesh, splits, strict=strict).sharded(results or {})
-
-
-def cost_of(program: FlatProgram, mesh: Mesh, splits: tuple[Splits, ...]) -> LayoutCost:
-    """What `laid_out` would cost, without writing the program."""
-    writer = _written(program, mesh, splits, build=False)
-    writer.results({})
-    return writer.cost()
-
-
-def _written(
-    program: FlatProgram, mesh: Mesh, splits: tuple[Splits, ...], *, strict: bool = False,
-    build: bool = True,
-) -> _Writer:  # fmt: skip
-    writer = _Writer(program, mesh, splits, strict, build)
-    for value in range(program.params):
-        writer.hold(value, layout_of(splits, value))
-    for operation in program.operations:
-        writer.apply(operation)
-    return writer
-
-
-class _Writer:
-    """The values of the device as they are made, by value and layout."""
-
-    def __init__(
-        self, program: FlatProgram, mesh: Mesh, splits: tuple[Splits, ...], strict: bool,
-        build: bool,
-    ) -> None:  # fmt: skip
-        self.program, self.mesh, self.splits, self.strict = program, mesh, splits, strict
-        self.build = build
-        self.copies = Counter[int]()
-        self.sent = [0.0] * len(mesh.axes)
-        self.exchanges, self.steps, self.bytes = 0, 0.0, 0.0
-        self.local: dict[int, dict[Layout, Expr]] = defaultdict(dict)
-        self.params: list[Var] = []
-        self.held: list[HeldValue] = []
-        self.first: dict[int, Layout] = {}
-
-    def hold(self, value: int, layout: Layout) -> Expr:
-        """A parameter of the device for a value."""
-        of = self.program.types[value]
-        local = tensor(self.mesh.local_shape(sizes_of(of), layout), of.dtype)
-        param = Var(Name(self.program.names[value].replace(".", "_"), self.copies[value]), local)
-        self.copies[value] += 1
-        self.bytes += bytes_of(local)
-        self.params.append(param)
-        self.held.append(HeldValue(value, layout))
-        self.local[value][layout] = param
-        self.first.setdefault(value, layout)
-        return param
-
-    def get(self, value: int, layout: Layout) -> Expr:
-        """A value in a layout, exchanged if it is held otherwise."""
-        if (expr := self.local[value].get(layout)) is not None:
-            return expr
-        if value in self.program.constants:
-            return self.constant(value, layout)
-        of = self.program.types[value]
-        source = min(self.local[value],
-                     key=lambda held: exchange_cost(self.mesh, of, held, layout))  # fmt: skip
-        for axis, sent in sends(self.mesh, of, source, layout):
-            self.sent[axis] += sent
-            self.exchanges += sent > 0
-        made = self.local[value][source]
-        if self.build:
-            made = relaid(made, self.mesh, source, layout)
-        self.local[value][layout] = made
-        return made
-
-    def constant(self, value: int, layout: Layout) -> Expr:
-        """A constant: scalars stand in the program, of others each device holds its block."""
-        if sizes_of(self.program.types[value]):
-            return self.hold(value, layout)
-        self.local[value][layout] = self.program.constants[value]
-        self.first.setdefault(value, layout)
-        return self.program.constants[value]
-
-    def apply(self, operation: FlatOperation) -> None:
-        """Write an operation in the form that moves the fewest bytes."""
-        program = self.program
-        given = tuple([
-            None if value in program.constants else tuple(self.local[value])
-            for value in operation.arguments
-        ])  # fmt: skip
-        wanted = tuple([
-            tuple([of_axis.get(value, UNDECIDED) for of_axis in self.splits])
-            for value in operation.results
-        ])  # fmt: skip
-        types = tuple([program.types[value] for value in operation.arguments])
-        outs = tuple([program.types[value] for value in operation.results])
-        chosen = _chosen(self.mesh, operation.op, operation.attributes, types, outs, given, wanted)
-        if self.strict:
-            self.refuse_gathers(operation, chosen, given)
-        args = tuple([
-            self.get(value, layout)
-            for value, layout in zip(operation.arguments, chosen.arguments, strict=True)
-        ])  # fmt: skip
-        self.steps += chosen.steps
-        node = Apply(operation.op, args, chosen.attributes) if self.build else UNIT
-        for at, (value, layout) in enumerate(zip(operation.results, chosen.results, strict=True)):
-            several = self.build and len(operation.results) > 1
-            made = Project(node, at) if several else node
-            self.local[value][layout] = made
-            self.first[value] = layout
-
-    def refuse_gathers(self, operation: FlatOperation, chosen: ChosenForm, given: Given) -> None:
-        """Refuse an operation that takes a value in full that is held in blocks."""
-        for value, layout, held in zip(operation.arguments, chosen.arguments, given, strict=True):
-            for axis, (name, size) in enumerate(self.mesh.axes):
-                before = [placements[axis] for placements in held or ()]
-                if (
-                    layout[axis].kind == "split"
-                    or not before
-                    or size == 1
-                    or any(placement.kind != "split" for placement in before)
-                ):
-                    continue
-                title = self.program.names[operation.results[0]]
-                raise refusal(
-                    "not-sharded",
-                    f"{title} needs dim {before[0].dim} of {self.program.names[value]} in full, "
-                    f"which {name!r} splits: an element of its result is no function of a block.",
-                    "an operator that works on blocks", operation.op,
-                    "Replicate the value before it, or leave out strict.",
-                )  # fmt: skip
-
-    def results(self, wanted: Mapping[int, Layout]) -> tuple[list[Layout], list[Expr]]:
-        """The layouts of the results, and what they are in them."""
-        layouts, parts = [], []
-        for place, value in enumerate(self.program.results):
-            if value in self.program.constants and value not in self.first:
-                self.constant(value, wanted.get(place, self.mesh.replicated()))
-            layout = wanted.get(place)
-            if layout is None:
-                layout = tuple(
-                    [REPLICATED if each.kind == "partial" else each for each in self.first[value]]
-                )
-            layouts.append(layout)
-            parts.append(self.get(value, layout))
-        return layouts, parts
-
-    def cost(self) -> LayoutCost:
-        """What was written so far costs."""
-        return LayoutCost(tuple(self.sent), self.exchanges, self.steps, self.bytes)
-
-    def sharded(self, wanted: Mapping[int, Layout]) -> ShardedProgram:
-        """The program of a device."""
-        layouts, parts = self.results(wanted)
-        function = Function((), (), tuple(self.params), None, Tuple(tuple(parts)))
-        every = [self.first.get(v, self.mesh.replicated()) for v in range(len(self.program.names))]
-        return ShardedProgram(
-            self.program, self.mesh, infer(main_module(function)), tuple(self.held),
-            tuple(layouts), tuple(every), self.cost(),
-        )  # fmt: skip
+@lru_cache(maxsize=1 << 15)
+def _splits_of_forms(
+    program: FlatProgram, operation: FlatOperation, devices: int
+) -> tuple[tuple[tuple[int, int | None], ...], ...]:
+    """For each form of an operation its values with the dims that are split."""
+    types = tuple([program.types[value] for value in operation.arguments])
+    values = (*operation.arguments, *operation.results)
+    return tuple([
+        tuple([(value, placement.dim if placement.kind == "split" else None)
+               for value, placement in zip(values, form.arguments + form.results, strict=True)])
+        for form in forms(operation.op, operation.attributes, types, devices)
+    ])  # fmt: skip
 
 
 # --- the form of one operation --------------------------------------------------------------------
 
-UNIT: Final = Tuple(())
 UNDECIDED: Final = -1  # in place of a dim: nothing has been asked of a value
-
+COMPUTE_WEIGHT: Final = 1e-3  # what touching a byte counts, in bytes that are sent
 Given: TypeAlias = "tuple[tuple[Layout, ...] | None, ...]"
 """For each argument the layouts in which it is at hand; None for a constant, which has all."""
 
@@ -367,70 +137,52 @@ class ChosenForm:
 
 
 @lru_cache(maxsize=1 << 15)
-def _chosen(  # noqa: PLR0917  # what it is about
+def chosen_form(  # noqa: PLR0917  # what it is about
     mesh: Mesh, op: str, attributes: Attrs, types: tuple[TensorType, ...],
     outs: tuple[TensorType, ...], given: Given, wanted: tuple[tuple[int | None, ...], ...],
 ) -> ChosenForm:  # fmt: skip
     """The form that moves the fewest bytes, axis by axis; equal operations get equal forms."""
-    arguments: list[Layout] = [()] * len(types)
-    results: list[Layout] = [()] * len(outs)
-    inner, made = types, outs
+    chosen: list[ShardedForm] = []
     for axis, size in enumerate(mesh.sizes):
         whole = ShardedForm((REPLICATED,) * len(types), (REPLICATED,) * len(outs), attributes)
-        best, least = whole, float("inf")
-        for form in (*(forms(op, attributes, inner, size) if size > 1 else ()), whole):
-            if form is not whole and not _is_asked(form, axis, given, wanted):
-                continue
-            cost = _form_cost(form, size, axis, inner, made, given, wanted)
-            if cost < least:
-                best, least = form, cost
-        attributes = best.attributes
-        inner = local_types(inner, best.arguments, size)
-        made = local_types(made, best.results, size)
-        arguments = [(*a, p) for a, p in zip(arguments, best.arguments, strict=True)]
-        results = [(*a, p) for a, p in zip(results, best.results, strict=True)]
-    work = float(steps(op, attributes, inner) or 0)
+        held = [[REPLICATED] if of is None else [layout[axis] for layout in of] for of in given]
+        asked = [dims[axis] for dims in wanted]
+        options = [form for form in (forms(op, attributes, types, size) if size > 1 else ())
+                   if _is_asked(form, held, asked)]  # fmt: skip
+        costs = [_form_cost(form, size, types, outs, held, asked) for form in (*options, whole)]
+        chosen.append(form := (*options, whole)[costs.index(min(costs))])
+        attributes = form.attributes
+        types = local_types(types, form.arguments, size)
+        outs = local_types(outs, form.results, size)
+    arguments = zip(*[form.arguments for form in chosen], strict=True)
+    results = zip(*[form.results for form in chosen], strict=True)
+    work = float(steps(op, attributes, types) or 0)
     return ChosenForm(tuple(arguments), tuple(results), attributes, work)
 
 
 def _is_asked(
-    form: ShardedForm, axis: int, given: Given, wanted: tuple[tuple[int | None, ...], ...]
+    form: ShardedForm, held: Sequence[Sequence[Placement]], asked: Sequence[int | None]
 ) -> bool:
     """Whether a result is to be split so, or an argument is held so: no other split is begun."""
     return any(
-        dims[axis] == placement.dim
-        for placement, dims in zip(form.results, wanted, strict=True)
-        if placement.kind == "split"
+        placement.kind == "split" and dim == placement.dim
+        for placement, dim in zip(form.results, asked, strict=True)
     ) or any(
-        placement.kind != "replicated" and held[axis] == placement
-        for placement, versions in zip(form.arguments, given, strict=True)
-        for held in versions or ()
+        placement is not REPLICATED and placement in versions
+        for placement, versions in zip(form.arguments, held, strict=True)
     )
 
 
 def _form_cost(  # noqa: PLR0917  # what it is about
-    form: ShardedForm, size: int, axis: int, inner: tuple[TensorType, ...],
-    made: tuple[TensorType, ...], given: Given, wanted: tuple[tuple[int | None, ...], ...],
+    form: ShardedForm, size: int, types: tuple[TensorType, ...], outs: tuple[TensorType, ...],
+    held: Sequence[Sequence[Placement]], asked: Sequence[int | None],
 ) -> float:  # fmt: skip
     """The bytes that a form moves now and, as far as one knows, for its results; and its work."""
-    total = 0.0
-    for of, placement, versions in zip(inner, form.arguments, given, strict=True):
-        whole = bytes_of(of)
-        held = [REPLICATED] if versions is None else [layout[axis] for layout in versions]
-        total += min([move_cost(each, placement, whole, size) for each in held])
-        total += COMPUTE_WEIGHT * whole / (size if placement.kind == "split" else 1)
-    for of, placement, dims in zip(made, form.results, wanted, strict=True):
-        whole = bytes_of(of)
-        dim = dims[axis]
+    moved = 0.0
+    for of, placement, versions in zip(types, form.arguments, held, strict=True):
+        moved += min([exchange_cost((size,), of, (it,), (placement,)) for it in versions])
+    for of, placement, dim in zip(outs, form.results, asked, strict=True):
         if dim != UNDECIDED or placement.kind == "partial":
-            total += move_cost(placement, placed(dim), whole, size)
-        total += COMPUTE_WEIGHT * whole / (size if placement.kind == "split" else 1)
-    return total
-
-
-def move_cost(held: Placement, wanted: Placement, whole: float, size: int) -> float:
-    """The bytes that each device sends to bring a tensor from one placement to another."""
-    if wanted.kind == "partial" and held != wanted:
-        return float("inf")
-    local = whole / size if held.kind == "split" else whole
-    return sum([exchange.bytes(local, size) for exchange in exchanges((held,), (wanted,))])
+            moved += exchange_cost((size,), of, (placement,), (placed(dim),))
+    local = local_types(types + outs, form.arguments + form.results, size)
+    return moved + COMPUTE_WEIGHT * sum(map(bytes_of, local))

@@ -15,8 +15,8 @@ from typing import Any
 from plica.ir.type import TensorType, type_of
 from plica.mesh.exchange import bytes_of
 from plica.mesh.execute import CollectiveStep, steps_of
-from plica.mesh.infer import ShardedProgram, cost_of
 from plica.mesh.mesh import Layout, Mesh, sizes_of
+from plica.mesh.sharded import ShardedProgram, cost_of
 
 MAX_DRAWN_DEVICES = 16
 

@@ -31,9 +31,10 @@ from attrs import frozen
 
 from plica.core import Malformed, did_you_mean, digest
 from plica.ir.graph.module import Module
-from plica.mesh.infer import Annotation, ShardedProgram, laid_out, layout_of, propagated
+from plica.mesh.infer import Annotation, layout_of, propagated
 from plica.mesh.mesh import Layout, Mesh, refusal
 from plica.mesh.program import FlatProgram, flat_program
+from plica.mesh.sharded import ShardedProgram, laid_out
 from plica.runtime.error import Diagnostic
 
 FORMAT: Final = 1

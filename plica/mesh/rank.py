@@ -33,9 +33,9 @@ from plica.ir.interpret.value import Array
 from plica.mesh import transport as transports
 from plica.mesh.exchange import MeshExchange
 from plica.mesh.execute import Engine, Values, combined, gathered, interpreted, run_on
-from plica.mesh.infer import ShardedProgram
 from plica.mesh.mesh import Mesh
 from plica.mesh.plan import plan_digest
+from plica.mesh.sharded import ShardedProgram
 
 POLL: Final = 0.1  # seconds between two looks at the board
 SLOW: Final = 1.0  # seconds after which a rank says for whom it waits

@@ -13,8 +13,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from plica.mesh.infer import LayoutCost
 from plica.mesh.mesh import Mesh, refusal
+from plica.mesh.sharded import LayoutCost
 
 FLOPS_PER_STEP: Final = 2
 MEMORY_PENALTY: Final = 1e-8

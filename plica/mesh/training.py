@@ -30,10 +30,10 @@ from plica.core import Malformed
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.mesh.execute import Engine, Medium, blocks, check_inputs, execute, gathered_value
-from plica.mesh.infer import HeldValue, ShardedProgram
 from plica.mesh.mesh import Layout, Mesh, parse_layout, refusal, show_layout, sizes_of
 from plica.mesh.plan import MeshPlan, PlanStep, plan_digest, replay
 from plica.mesh.program import FlatProgram, flat_program, leaves
+from plica.mesh.sharded import HeldValue, ShardedProgram
 from plica.pipeline import compile
 from plica.runtime import archive
 from plica.runtime.error import Diagnostic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plica.mesh.infer import ShardedProgram
 from plica.mesh.picture import plan_data, size_text
 from plica.mesh.plan import MeshPlan
+from plica.mesh.sharded import ShardedProgram
 from plica.report.graph_film import film
 from plica.rewrite.derivation import Derivation
 
