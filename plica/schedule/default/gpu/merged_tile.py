@@ -34,12 +34,12 @@ from attrs import frozen
 from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
-from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.statement import Alloc, Stmt, Store, allocated, seq
 from plica.ir.type import i32, i64, known
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.shared_run import FIRST, RunPair, SharedRuns, compared_as, halving
-from plica.schedule.default.gpu.thread_code import axes_of
+from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, put
+from plica.schedule.default.gpu.thread_code import ThreadNames, axes_of, only_within
 from plica.schedule.default.merging import runs_of
 
 OWN: Final = 16  # outputs per thread
@@ -84,17 +84,17 @@ def merged_tiles(of: Stages, gpu: Gpu) -> Stages | None:
             return None
     if not all(known(scalar) for scalar in (*out.shape, *[n for x in of.inputs for n in x.shape])):
         return None
-    names = Names(of)
+    names = ThreadNames(of)
     tiled_runs = _tiled(of.inputs, Each(out, axes, value), names)
     if tiled_runs is None or prod(map(tiled_runs.extent, tiled_runs.others)) > MOST_BESIDE:
         return None
     writer = _TileWriter(tiled_runs, names, gpu)
-    if (2 * tiled_runs.width) % writer.tile or writer.runs.bytes > gpu.shared:
+    if (2 * tiled_runs.width) % writer.whole or writer.bytes > gpu.shared:
         return None
     return stages(of.inputs, (ExternStage((out,), writer.launch()),))
 
 
-def _tiled(inputs: Sequence[sc.Buffer], of: Each, names: Names) -> TiledRuns | None:
+def _tiled(inputs: Sequence[sc.Buffer], of: Each, names: ThreadNames) -> TiledRuns | None:
     """The merge of a stage, or None."""
     nodes = [*post_order(of.value)]
     sizes = {axis: known(n) for axis, n in zip(of.axes, of.out.shape, strict=True)}
@@ -125,24 +125,22 @@ def _named(of: sc.Scalar, place: sc.Scalar, name: sc.Scalar) -> sc.Scalar:
     return map_bottom_up(lambda node: name if node is place else node, of)
 
 
-class _TileWriter:
+class _TileWriter(SharedRuns):
     """Writes the statements: which part of which runs a block has, and what its threads do."""
 
-    def __init__(self, of: TiledRuns, names: Names, gpu: Gpu) -> None:
-        self.of, self.names = of, names
+    def __init__(self, of: TiledRuns, names: ThreadNames, gpu: Gpu) -> None:
+        super().__init__(names, of.x, OWN, gpu.threads, 1, of.descending)
+        self.of = of
         self.size = known(of.x.shape[-1]) or 0
-        self.runs = SharedRuns(names, compared_as(of.x.dtype), OWN, gpu.threads, 1, of.descending)
-        self.tile = self.runs.whole
         self.wanted = known(of.out.shape[-1]) or 0
-        self.tiles = -(-self.wanted // self.tile)
-        self.block = names.var("b")
+        self.tiles = -(-self.wanted // self.whole)
         counts = [of.extent(row) for row in of.rows]
         self.blocks = prod(counts) * self.tiles
-        self.at: dict[Term, Term] = dict(
+        self.axes: dict[Term, Term] = dict(
             zip(of.rows, axes_of(self.block // self.tiles, counts), strict=True)
         )
-        self.leading = tuple([substitute(scalar, self.at) for scalar in of.leading])
-        first = sc.Cast(self.block % self.tiles * self.tile, i32)
+        self.leading = tuple([substitute(scalar, self.axes) for scalar in of.leading])
+        first = sc.Cast(self.block % self.tiles * self.whole, i32)
         width = sc.Lit(of.width, i32)
         self.far = sc.BitAnd(first, sc.Lit(2 * of.width - 1, i32)) if _is_power(of.width) else (
             first % sc.Lit(2 * of.width, i32)
@@ -150,100 +148,79 @@ class _TileWriter:
         begin, zero, end = first - self.far, sc.Lit(0, i32), sc.Lit(self.size, i32)
         lengths = sc.Min(width, end - begin), sc.Max(zero, sc.Min(width, end - begin - width))
         self.pair = RunPair(begin, begin + width, lengths)
-        self.count = sc.Min(sc.Lit(self.tile, i32), lengths[0] + lengths[1] - self.far)
+        self.count = sc.Min(sc.Lit(self.whole, i32), lengths[0] + lengths[1] - self.far)
         """Elements of the tile."""
 
     def launch(self) -> Stmt:
         """All rows, some places of one in each block."""
-        begin, end = (self.runs.local(word, 1, i32) for word in ("begin", "end"))
-        left, right = (self.runs.local(word, 1, i32) for word in ("left", "right"))
-        mine = sc.Min(sc.Cast(self.runs.thread * OWN, i32), self.count)
+        begin, end = (self.local(word) for word in ("begin", "end"))
+        left, right = (self.local(word) for word in ("left", "right"))
+        mine = sc.Min(sc.Cast(self.thread * OWN, i32), self.count)
         parts = end[0] - begin[0], self.count - (end[0] - begin[0])
         tile = RunPair(sc.Lit(0, i32), parts[0], parts)
         body = seq(
             self._ends(begin, end),
             self._read(begin, end),
-            self.runs.begin_of_share(tile, mine, (left, right), self.tile.bit_length()),
-            self.runs.taken(tile, left, right),
-            self.runs.kept(),
+            self.begin_of_share(tile, mine, (left, right), self.whole.bit_length()),
+            self.taken(tile, left, right),
+            self.kept(),
             self._written(),
         )
-        body = allocated(body, (begin, end, left, right))
-        body = self.runs.kept_in(body)
-        body = For(self.runs.thread, sc.index(self.runs.threads), "threadIdx.x", body)
-        return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
+        return self.launched(allocated(body, (begin, end, left, right)), self.blocks)
 
     def _key(self, place: sc.Scalar) -> sc.Scalar:
         """A key in memory, clamped to the row."""
         inside = sc.Max(sc.Lit(0, i32), sc.Min(place, sc.Lit(self.size - 1, i32)))
-        scalar: sc.Scalar = sc.Load(self.of.x, (*self.leading, sc.Cast(inside, i64)))
-        dtype = self.runs.keys.dtype
-        return scalar if self.of.x.dtype is dtype else sc.Cast(scalar, dtype)
+        return self.key_at((*self.leading, sc.Cast(inside, i64)))
 
     def _ends(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
         """The number of left-run elements before the tile, and before its end, for all threads."""
-        left, right = self.pair.lengths
-        steps: list[Stmt] = []
-        stores: list[Stmt] = []
-        highs: list[sc.Buffer] = []
-        for low, far in ((begin, self.far), (end, self.far + self.count)):
-            high = self.runs.local("high", 1, i32)
-            highs.append(high)
-            stores += [
-                Store(low, FIRST, sc.Max(sc.Lit(0, i32), far - right)),
-                Store(high, FIRST, sc.Min(far, left)),
-            ]
-            steps.append(
-                halving(
-                    (low, high), far, lambda at: self._key(self.pair.left + at),
-                    lambda at: self._key(self.pair.right + at), self.of.descending,
-                )
-            )  # fmt: skip
-        search = self.runs.each(self.of.width.bit_length(), lambda _: seq(*steps), "serial")
-        body = seq(*stores, search)
-        return allocated(body, highs)
+        begins, steps, highs = zip(*[
+            self.halving(self.pair, far, low, self._key)
+            for low, far in ((begin, self.far), (end, self.far + self.count))
+        ], strict=True)  # fmt: skip
+        search = self.each(self.of.width.bit_length(), lambda _: seq(*steps), "serial")
+        return allocated(seq(*begins, search), highs)
 
     def _read(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
         """The keys of the tile into shared memory, with where they were."""
-        runs, wide = self.runs, end[0] - begin[0]
+        wide = end[0] - begin[0]
 
         def fetch(e: sc.Scalar) -> Stmt:
-            number = sc.Cast(e * runs.threads + runs.thread, i32)
+            number = sc.Cast(e * self.threads + self.thread, i32)
             place = sc.Select(
                 sc.Lt(number, wide), self.pair.left + begin[0] + number,
                 self.pair.right + (self.far - begin[0]) + (number - wide),
             )  # fmt: skip
-            return seq(Store(runs.at, (e,), place), Store(runs.key, (e,), self._key(place)))
+            return seq(Store(self.at, (e,), place), Store(self.key, (e,), self._key(place)))
 
         def share(e: sc.Scalar) -> Stmt:
             return seq(
-                Store(runs.keys, runs.spread(e), runs.key[e]),
-                Store(runs.places, runs.spread(e), runs.at[e]),
+                Store(self.keys, self.spread(e), self.key[e]),
+                Store(self.places, self.spread(e), self.at[e]),
             )
 
-        return seq(*[runs.each(OWN, each) for each in (fetch, share)])
+        return seq(*[self.each(OWN, each) for each in (fetch, share)])
 
     def _written(self) -> Stmt:
         """The outputs, stored contiguously by adjacent threads."""
-        of, runs = self.of, self.runs
-        own = self.runs.local("place", 1, i64)
+        of = self.of
+        own = self.local("place", 1, i64)
 
         def write(e: sc.Scalar) -> Stmt:
-            k = self.block % self.tiles * self.tile + (e * runs.threads + runs.thread)
-            at: dict[Term, Term] = {**self.at, of.axes[-1]: k, of.place: own[0]}
+            k = self.block % self.tiles * self.whole + (e * self.threads + self.thread)
+            at: dict[Term, Term] = {**self.axes, of.axes[-1]: k, of.place: own[0]}
             statements: list[Stmt] = []
             for beside in product(*[range(of.extent(var)) for var in of.others]):
                 here = at | dict(zip(of.others, map(sc.index, beside), strict=True))
                 there = tuple([_number(here[axis]) for axis in of.axes])
                 statements.append(Store(of.out, there, substitute(of.value, here)))
-            cast = sc.Cast(sc.Load(runs.places, runs.spread(e)), i64)
+            cast = sc.Cast(sc.Load(self.places, self.spread(e)), i64)
             inside = sc.Max(sc.index(0), sc.Min(cast, sc.index(self.size - 1)))
-            result = Alloc(own, seq(Store(own, FIRST, inside), *statements))
-            if self.tiles * self.tile == self.wanted:
-                return result
-            return Branch(sc.Lt(k, sc.index(self.wanted)), result, NOTHING)
+            result = Alloc(own, seq(put(own, inside), *statements))
+            return only_within(result, [(k, self.tiles * self.whole, self.wanted)])
 
-        return runs.each(OWN, write)
+        return self.each(OWN, write)
 
 
 def _number(of: Term) -> sc.Scalar:

@@ -16,7 +16,6 @@ from math import prod
 from attrs import frozen
 
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
@@ -30,9 +29,9 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.op.order import is_before
 from plica.ir.type import DType, f32, i32, i64
+from plica.schedule.default.gpu.thread_code import ThreadNames
 
 ZERO, ONE = sc.Lit(0, i32), sc.Lit(1, i32)
-FIRST = (sc.index(0),)
 
 
 @frozen(eq=False)
@@ -45,37 +44,48 @@ class RunPair:
 
 
 class SharedRuns:
-    """Keys and places of a block in shared memory, and what each thread has of them."""
+    """A launch of blocks that have keys and places in shared memory, and a share for each thread.
+
+    A block has some rows `beside` one another, each by so many threads.
+    """
 
     def __init__(  # noqa: PLR0917  # what there is, and who has it
-        self, names: Names, dtype: DType, own: int, threads: int, beside: int, descending: bool
-    ) -> None:
-        self.names, self.descending = names, descending
+        self, names: ThreadNames, x: sc.Buffer, own: int, threads: int, beside: int,
+        descending: bool,
+    ) -> None:  # fmt: skip
+        self.names, self.x, self.descending = names, x, descending
         self.own, self.threads, self.beside = own, threads, beside
         self.whole = own * threads
-        self.row, self.thread = map(names.var, ("r", "t"))
+        self.block, self.row, self.thread = map(names.var, ("b", "r", "t"))
+        self.dtype = compared_as(x.dtype)
         room = (beside, threads, own + 1)
-        self.keys, self.places = (
-            sc.Buffer(names.name(word), tuple(map(sc.index, room)), kind, "shared")
-            for word, kind in (("keys", dtype), ("places", i32))
-        )
-        self.bytes = prod(room) * (dtype.bytes + i32.bytes)
-        self.key, self.at = self.local("key", own, dtype), self.local("at", own, i32)
+        self.keys = names.buffer("keys", room, self.dtype, "shared")
+        self.places = names.buffer("places", room, i32, "shared")
+        self.bytes = prod(room) * (self.dtype.bytes + i32.bytes)
+        self.key, self.at = self.local("key", own, self.dtype), self.local("at", own, i32)
 
-    def kept_in(self, body: Stmt) -> Stmt:
-        """Statements with the memory that they need."""
-        return allocated(body, (self.key, self.at, self.keys, self.places))
+    def launched(self, body: Stmt, blocks: int) -> Stmt:
+        """The body of a thread as a launch, with the memory that it needs."""
+        body = allocated(body, (self.key, self.at, self.keys, self.places))
+        body = For(self.thread, sc.index(self.threads), "threadIdx.x", body)
+        if self.beside > 1:
+            body = For(self.row, sc.index(self.beside), "threadIdx.y", body)
+        return For(self.block, sc.index(blocks), "blockIdx.x", body)
 
-    def local(self, word: str, count: int, dtype: DType) -> sc.Buffer:
+    def local(self, word: str, count: int = 1, dtype: DType = i32) -> sc.Buffer:
         """Registers of a thread."""
-        return sc.Buffer(self.names.name(word), (sc.index(count),), dtype, "local")
+        return self.names.buffer(word, (count,), dtype, "local")
 
     def each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
         """A body for each index."""
-        var = self.names.var("v")
-        return For(var, sc.index(count), kind, body(var))
+        return self.names.each({"v": count}, body, kind)
+
+    def key_at(self, place: tuple[sc.Scalar, ...]) -> sc.Scalar:
+        """A key in memory, as it is compared."""
+        load = sc.Load(self.x, place)
+        return load if self.x.dtype is self.dtype else sc.Cast(load, self.dtype)
 
     def there(self, thread: sc.Scalar, near: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """Where in shared memory one of a thread's neighbours is."""
@@ -112,27 +122,36 @@ class SharedRuns:
         self, of: RunPair, far: sc.Scalar, into: tuple[sc.Buffer, sc.Buffer], bits: int
     ) -> Stmt:
         """How many of the first `far` of two runs are of the left one, how many of the right."""
-        low, high = (self.local(word, 1, i32) for word in ("low", "high"))
-        halve = halving(
-            (low, high), far, lambda at: self.element(self.keys, of.left + at),
-            lambda at: self.element(self.keys, of.right + at), self.descending,
-        )  # fmt: skip
-        left, right = of.lengths
+        low = self.local("low")
+        begin, halve, high = self.halving(of, far, low, lambda at: self.element(self.keys, at))
         body = seq(
-            Store(low, FIRST, sc.Max(ZERO, far - right)),
-            Store(high, FIRST, sc.Min(far, left)),
+            begin,
             self.each(bits, lambda _: halve, "serial"),
-            Store(into[0], FIRST, low[0]),
-            Store(into[1], FIRST, far - low[0]),
+            put(into[0], low[0]),
+            put(into[1], far - low[0]),
         )
         return Alloc(low, Alloc(high, body))
+
+    def halving(
+        self, of: RunPair, far: sc.Scalar, low: sc.Buffer, key: Callable[[sc.Scalar], sc.Scalar]
+    ) -> tuple[Stmt, Stmt, sc.Buffer]:
+        """The search how many of the first `far` of two runs are of the left one: what comes
+        before it, a step of it, and the register that it takes besides `low`."""
+        high = self.local("high")
+        middle = sc.ShiftRight(low[0] + high[0], ONE)
+        after = is_before(key(of.right + (far - ONE - middle)), key(of.left + middle),
+                          self.descending)  # fmt: skip
+        halve = Branch(after, put(high, middle), put(low, middle + ONE))
+        left, right = of.lengths
+        begin = seq(put(low, sc.Max(ZERO, far - right)), put(high, sc.Min(far, left)))
+        return begin, Branch(sc.Lt(low[0], high[0]), halve, NOTHING), high
 
     def taken(self, of: RunPair, left: sc.Buffer, right: sc.Buffer) -> Stmt:
         """As many elements of two runs as a thread has, one after another."""
         first, second, new = (
-            self.local(word, 1, self.key.dtype) for word in ("first", "second", "new")
+            self.local(word, 1, self.dtype) for word in ("first", "second", "new")
         )
-        wins, at = self.local("wins", 1, i32), self.local("from", 1, i32)
+        wins, at = self.local("wins"), self.local("from")
 
         def take(e: sc.Scalar) -> Stmt:
             behind = is_before(second[0], first[0], self.descending)
@@ -140,40 +159,30 @@ class SharedRuns:
             is_left = sc.Eq(wins[0], ONE)
             here, there = of.left + left[0], of.right + right[0]
             return seq(
-                Store(wins, FIRST, sc.Select(
+                put(wins, sc.Select(
                     sc.Or(sc.Le(of.lengths[1], right[0]), mine), ONE, ZERO)),
                 Store(self.key, (e,), sc.Select(is_left, first[0], second[0])),
-                Store(at, FIRST, sc.Select(is_left, here, there)),
+                put(at, sc.Select(is_left, here, there)),
                 Store(self.at, (e,), self.element(self.places, at[0])),
-                Store(left, FIRST, left[0] + wins[0]),
-                Store(right, FIRST, right[0] + ONE - wins[0]),
-                Store(at, FIRST, at[0] + ONE),
-                Store(new, FIRST, self.element(self.keys, at[0])),
-                Store(first, FIRST, sc.Select(is_left, new[0], first[0])),
-                Store(second, FIRST, sc.Select(is_left, second[0], new[0])),
+                put(left, left[0] + wins[0]),
+                put(right, right[0] + ONE - wins[0]),
+                put(at, at[0] + ONE),
+                put(new, self.element(self.keys, at[0])),
+                put(first, sc.Select(is_left, new[0], first[0])),
+                put(second, sc.Select(is_left, second[0], new[0])),
             )  # fmt: skip
 
         body = seq(
-            Store(first, FIRST, self.element(self.keys, of.left + left[0])),
-            Store(second, FIRST, self.element(self.keys, of.right + right[0])),
+            put(first, self.element(self.keys, of.left + left[0])),
+            put(second, self.element(self.keys, of.right + right[0])),
             self.each(self.own, take),
         )
         return allocated(body, (first, second, new, wins, at))
 
 
-def halving(
-    ends: tuple[sc.Buffer, sc.Buffer],
-    far: sc.Scalar,
-    left: Callable[[sc.Scalar], sc.Scalar],
-    right: Callable[[sc.Scalar], sc.Scalar],
-    descending: bool,
-) -> Stmt:
-    """A step of the search how many of the first `far` of two runs are of the left one."""
-    low, high = ends
-    middle = sc.ShiftRight(low[0] + high[0], ONE)
-    after = is_before(right(far - ONE - middle), left(middle), descending)
-    halve = Branch(after, Store(high, FIRST, middle), Store(low, FIRST, middle + ONE))
-    return Branch(sc.Lt(low[0], high[0]), halve, NOTHING)
+def put(into: sc.Buffer, value: sc.Scalar) -> Store:
+    """A register's new value."""
+    return Store(into, (sc.index(0),), value)
 
 
 def compared_as(of: DType) -> DType:
@@ -183,4 +192,4 @@ def compared_as(of: DType) -> DType:
     return f32 if of.is_float else i32
 
 
-__all__ = ["RunPair", "SharedRuns", "compared_as", "halving"]
+__all__ = ["RunPair", "SharedRuns", "put"]

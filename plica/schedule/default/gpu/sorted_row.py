@@ -30,14 +30,14 @@ from typing import Final
 
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.op.order import is_before, last_of
 from plica.ir.type import i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
-from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, compared_as
-from plica.schedule.default.gpu.thread_code import axes_of
+from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, put
+from plica.schedule.default.gpu.thread_code import ThreadNames, axes_of, only_within, within
 
 OWN: Final = 16  # neighbours that a thread has, at most
 LEAST_THREADS: Final = 128  # threads of a block: rows that have fewer share it
@@ -52,47 +52,37 @@ def sorted_rows(of: Stages, gpu: Gpu) -> Stages | None:
             return None
     if first_places is None or not first_places.is_row:
         return None
-    writer = _SortWriter(first_places, Names(of), gpu)
+    writer = _SortWriter(first_places, ThreadNames(of), gpu)
     if not writer.fits(gpu):
         return None
     return stages(of.inputs, (ExternStage((out,), writer.launch()),))
 
 
-class _SortWriter:
+class _SortWriter(SharedRuns):
     """Writes the statements: who has which elements, and where they are between."""
 
-    def __init__(self, of: FirstPlaces, names: Names, gpu: Gpu) -> None:
-        self.of, self.names = of, names
-        dtype = compared_as(of.x.dtype)
-        self.whole = max(2, power_of_two(of.size))
-        self.own = min(OWN, max(2, self.whole // gpu.warp))
-        self.threads = self.whole // self.own
-        self.beside = max(1, LEAST_THREADS // self.threads)
+    def __init__(self, of: FirstPlaces, names: ThreadNames, gpu: Gpu) -> None:
+        self.of = of
+        self.filled = max(2, power_of_two(of.size))
+        own = min(OWN, max(2, self.filled // gpu.warp))
+        threads = self.filled // own
+        super().__init__(names, of.x, own, threads, max(1, LEAST_THREADS // threads), of.descending)
         self.counts = [known(dim) or 0 for dim in of.x.shape[:-1]]
         self.rows = prod(self.counts)
         self.blocks = -(-self.rows // self.beside)
-        self.block = names.var("b")
-        self.runs = SharedRuns(names, dtype, self.own, self.threads, self.beside, of.descending)
-        self.thread = self.runs.thread
 
     def fits(self, gpu: Gpu) -> bool:
         """Whether a block has threads and memory for a row."""
-        return self.threads <= gpu.block and self.runs.bytes <= gpu.shared
+        return self.threads <= gpu.block and self.bytes <= gpu.shared
 
     def launch(self) -> Stmt:
         """All rows, some of them in each block."""
-        body = seq(
-            self._read(), self._in_order(), self.runs.kept(), self._merged(), self._written()
-        )
-        body = self.runs.kept_in(body)
-        body = For(self.thread, sc.index(self.threads), "threadIdx.x", body)
-        if self.beside > 1:
-            body = For(self.runs.row, sc.index(self.beside), "threadIdx.y", body)
-        return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
+        every = self._read(), self._in_order(), self.kept(), self._merged(), self._written()
+        return self.launched(seq(*every), self.blocks)
 
     def _number(self) -> sc.Scalar:
         """Which row a thread has."""
-        return self.block * self.beside + self.runs.row if self.beside > 1 else self.block
+        return self.block * self.beside + self.row if self.beside > 1 else self.block
 
     def _row_axes(self) -> tuple[sc.Scalar, ...]:
         number = self._number()
@@ -100,60 +90,51 @@ class _SortWriter:
             number = sc.Min(number, sc.index(self.rows - 1))
         return axes_of(number, self.counts)
 
-    def _inside(self, what: Stmt) -> Stmt:
-        if self.blocks * self.beside == self.rows:
-            return what
-        return Branch(sc.Lt(self._number(), sc.index(self.rows)), what, NOTHING)
-
     # --- what is done -----------------------------------------------------------------------------
 
     def _read(self) -> Stmt:
         """A row into shared memory, neighbours by neighbouring threads, and from there what each
         thread begins with."""
-        of, runs, dtype = self.of, self.runs, self.runs.keys.dtype
+        of, dtype = self.of, self.dtype
         last = sc.Lit(last_of(dtype if dtype.is_float else of.x.dtype, of.descending), dtype)
 
         def fetch(e: sc.Scalar) -> Stmt:
             place = e * self.threads + self.thread
-            value: sc.Scalar = sc.Load(of.x, (*self._row_axes(), place))
-            value = value if of.x.dtype is dtype else sc.Cast(value, dtype)
-            if self.whole > of.size:
-                value = sc.Select(sc.Lt(place, sc.index(of.size)), value, last)
-            return Store(runs.key, (e,), value)
+            value = self.key_at((*self._row_axes(), place))
+            return Store(self.key, (e,), within(value, [(place, self.filled, of.size)], last))
 
         def share(e: sc.Scalar) -> Stmt:
-            return Store(runs.keys, runs.spread(e), runs.key[e])
+            return Store(self.keys, self.spread(e), self.key[e])
 
         def take(e: sc.Scalar) -> Stmt:
             place = sc.Cast(self.thread * self.own + e, i32)
-            key = sc.Load(runs.keys, runs.there(self.thread, e))
-            return seq(Store(runs.key, (e,), key), Store(runs.at, (e,), place))
+            key = sc.Load(self.keys, self.there(self.thread, e))
+            return seq(Store(self.key, (e,), key), Store(self.at, (e,), place))
 
-        return seq(*[runs.each(self.own, each) for each in (fetch, share, take)])
+        return seq(*[self.each(self.own, each) for each in (fetch, share, take)])
 
     def _in_order(self) -> Stmt:
         """Sorts a thread's elements by exchanging neighbours; stable."""
-        runs = self.runs
 
         def pairs(first: int) -> Stmt:
             def exchange(n: sc.Scalar) -> Stmt:
                 one, two = n * 2 + first, n * 2 + (first + 1)
                 moves: list[Stmt] = []
                 kept: list[sc.Buffer] = []
-                for each in (runs.key, runs.at):
-                    kept.append(runs.local("was", 1, each.dtype))
+                for each in (self.key, self.at):
+                    kept.append(self.local("was", 1, each.dtype))
                     moves += [
-                        Store(kept[-1], (sc.index(0),), each[one]), Store(each, (one,), each[two]),
+                        put(kept[-1], each[one]), Store(each, (one,), each[two]),
                         Store(each, (two,), kept[-1][0]),
                     ]  # fmt: skip
-                wrong = is_before(runs.key[two], runs.key[one], self.of.descending)
+                wrong = is_before(self.key[two], self.key[one], self.of.descending)
                 body: Stmt = Branch(wrong, seq(*moves), NOTHING)
                 return allocated(body, kept)
 
             count = (self.own - first) // 2
-            return runs.each(count, exchange) if count else NOTHING
+            return self.each(count, exchange) if count else NOTHING
 
-        return runs.each(self.own // 2, lambda _: seq(pairs(0), pairs(1)))
+        return self.each(self.own // 2, lambda _: seq(pairs(0), pairs(1)))
 
     def _merged(self) -> Stmt:
         """Runs of a given number of threads, two by two, until one is left."""
@@ -164,22 +145,21 @@ class _SortWriter:
         if self.beside == 1 and 2 * share < self.threads:
             return self._first_merged(rounds, power_of_two(share))
         number = self.names.var("n")
-        wide, left, right = (self.runs.local(word, 1, i32) for word in ("wide", "left", "right"))
-        zero = (sc.index(0),)
+        wide, left, right = (self.local(word) for word in ("wide", "left", "right"))
         mine = sc.Cast(self.thread * self.own, i32)
         # How far a thread is in the pair of runs that it is in, and where that begins.
         far = sc.BitAnd(mine, wide[0] * 2 - sc.Lit(1, i32))
         begin = mine - far
         pair = RunPair(begin, begin + wide[0], (wide[0], wide[0]))
         turn = seq(
-            self.runs.begin_of_share(pair, far, (left, right), self.whole.bit_length()),
-            self.runs.taken(pair, left, right),
-            self.runs.kept(),
-            Store(wide, zero, wide[0] * 2),
+            self.begin_of_share(pair, far, (left, right), self.filled.bit_length()),
+            self.taken(pair, left, right),
+            self.kept(),
+            put(wide, wide[0] * 2),
         )
         turn = allocated(turn, (left, right))
         whole = For(number, sc.index(rounds), "serial", turn)
-        return Alloc(wide, seq(Store(wide, zero, sc.Lit(self.own, i32)), whole))
+        return Alloc(wide, seq(put(wide, sc.Lit(self.own, i32)), whole))
 
     def _first_merged(self, rounds: int, share: int) -> Stmt:
         """The first ones of all runs, two by two: of each pair as many as a given number of threads
@@ -187,7 +167,7 @@ class _SortWriter:
 
         Rounds are written out, so that it is known which threads meet.
         """
-        left, right = (self.runs.local(word, 1, i32) for word in ("left", "right"))
+        left, right = (self.local(word) for word in ("left", "right"))
         every: list[Stmt] = []
         for run in [1 << n for n in range(rounds)]:  # threads of each of two runs
             mine = min(2 * run, share)
@@ -196,11 +176,11 @@ class _SortWriter:
             length = sc.Lit(min(run, share) * self.own, i32)
             pair = RunPair(begin, begin + sc.Lit(run * self.own, i32), (length, length))
             bits = (min(run, share) * self.own).bit_length()
-            none = [Store(buffer, (sc.index(0),), sc.Lit(0, i32)) for buffer in (left, right)]
-            begins = self.runs.begin_of_share(pair, far, (left, right), bits)
-            taken = seq(*none if mine == 1 else (begins,), self.runs.taken(pair, left, right))
+            none = [put(buffer, sc.Lit(0, i32)) for buffer in (left, right)]
+            begins = self.begin_of_share(pair, far, (left, right), bits)
+            taken = seq(*none if mine == 1 else (begins,), self.taken(pair, left, right))
             is_pair = sc.Lt(self.thread, sc.index(self.threads // (2 * run) * mine))
-            kept = self.runs.kept(number * (2 * run) + self.thread % mine)
+            kept = self.kept(number * (2 * run) + self.thread % mine)
             every += [Branch(is_pair, statement, NOTHING) for statement in (taken, kept)]
         body = seq(*every)
         return allocated(body, (left, right))
@@ -212,14 +192,12 @@ class _SortWriter:
 
         def write(e: sc.Scalar) -> Stmt:
             place = e * self.threads + self.thread
-            cast = sc.Cast(sc.Load(self.runs.places, self.runs.spread(e)), i64)
+            cast = sc.Cast(sc.Load(self.places, self.spread(e)), i64)
             there = (*rows, place) if of.has_axis else tuple(rows)
-            result: Stmt = Store(of.out, there, cast)
-            if of.kept % self.threads:
-                result = Branch(sc.Lt(place, sc.index(of.kept)), result, NOTHING)
-            return result
+            return only_within(Store(of.out, there, cast), [(place, turns * self.threads, of.kept)])
 
-        return self._inside(self.runs.each(-(-of.kept // self.threads), write))
+        turns, many = -(-of.kept // self.threads), self.blocks * self.beside
+        return only_within(self.each(turns, write), [(self._number(), many, self.rows)])
 
 
 __all__ = ["sorted_rows"]
