@@ -28,7 +28,7 @@ from attrs import evolve, frozen
 
 from plica.analysis.index.context import conjuncts
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
-from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop import Each, Names, Stages, Stmt, Store, loads, scalar as sc
 from plica.ir.loop.stage import Fold
 from plica.ir.type import DType, f32, i64, known, polynomial
 from plica.schedule.default.gpu.machine import vector_lanes
@@ -78,6 +78,37 @@ class Chain:
     def digits(self, of: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> dict[Term, Term]:
         """Axes of which a number is the place."""
         return digits(axes, self.sizes, of)
+
+    def scored(self, score: sc.Scalar, product: sc.Scalar, at: Mapping[Term, Term]) -> sc.Scalar:
+        """A score at some place, of the product there."""
+
+        def told(node: Term) -> Term:
+            return product if isinstance(node, sc.Load) and node.buffer is self.held else node
+
+        return substitute(map_bottom_up(told, score), at)
+
+    def stored(
+        self, out: sc.Buffer, triple: tuple[sc.Scalar, ...], at: Mapping[Term, Term],
+        inverse: sc.Scalar | None = None,
+    ) -> Stmt:  # fmt: skip
+        """The store of what follows of a triple at some place; quotients by its sum may be products
+        by an inverse."""
+        results = self.fold.results
+        (read,) = {load.indices for load in loads(self.out.value) if load.buffer in results}
+        there: dict[Term, sc.Scalar] = {axis: sc.index(0) for axis in self.out.axes}
+        for axis, place in zip(self.fold.axes, read, strict=True):
+            if isinstance(place, sc.ScalarVar):
+                there[place] = substitute(self.places[axis], at)
+
+        def told(node: Term) -> Term:
+            if inverse is not None and isinstance(node, sc.Div) and node.right is triple[1]:
+                return sc.Mul(node.left, inverse)
+            if not isinstance(node, sc.Load) or node.buffer not in results:
+                return node
+            return triple[results.index(node.buffer)]
+
+        value = substitute(map_bottom_up(told, self.out.value), there)
+        return Store(out, tuple([there[axis] for axis in self.out.axes]), value)
 
     @property
     def bytes(self) -> float:

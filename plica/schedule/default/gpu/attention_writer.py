@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 
-from plica.core import Term, map_bottom_up, substitute
+from plica.core import Term
 from plica.ir.loop import (
     NOTHING,
     Alloc,
@@ -44,16 +44,15 @@ from plica.ir.loop import (
     Store,
     allocated,
     index,
-    loads,
     seq,
 )
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Add, Div, Eq, Lt, Max, Mul
+from plica.ir.loop.scalar import Add, Eq, Lt, Max, Mul
 from plica.ir.loop.stages import stages
 from plica.ir.loop.statement import Invoke, LoopKind
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain, power, scale_of
-from plica.schedule.default.gpu.attention_side import AttentionSides, term
+from plica.schedule.default.gpu.attention_side import AttentionSides
 from plica.schedule.default.gpu.attention_tile import LANES, AttentionTile, scores_mma
 from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.narrow_read import NARROW
@@ -235,13 +234,9 @@ class AttentionWriter(AttentionSides):
             i, half, j, pair = at
             own = j * OCTET + self.lane % QUADS * 2 + pair
             key = self._at(turn, self.beside * self.tile.keys + own)
-            places: dict[ScalarVar, Scalar] = {of.row: self._row(i, half), of.key: key}
+            places = {of.row: self._row(i, half), of.key: key}
             mine = (self.lane, *at)
-
-            def told(node: Term) -> Term:
-                return part[mine] if isinstance(node, Load) and node.buffer is of.held else node
-
-            score = term(substitute(map_bottom_up(told, self.score), {**self.lots, **places}))
+            score = of.scored(self.score, part[mine], self.lots | dict(places))
             guards = [(places[axis], many, of.size(axis)) for axis, many in reach.items()]
             return Store(part, mine, within(score, guards, LEAST))
 
@@ -285,28 +280,13 @@ class AttentionWriter(AttentionSides):
         A narrow result is multiplied by the inverse of the sum, which rounds once more than a
         quotient, far below the result's precision.
         """
-        of, results = self.of, self.of.fold.results
-        row, column = at
-        narrow = of.out.out.dtype in NARROW
+        of, (row, column) = self.of, at
+        greatest = Mul(triple[0], Lit(self.scale * math.log(2), f32))
         here: dict[Term, Term] = {**self.lots, of.row: row, of.column: column}
-        (read,) = {load.indices for load in loads(of.out.value) if load.buffer in results}
-        there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
-        for axis, place in zip(of.fold.axes, read, strict=True):
-            if isinstance(place, ScalarVar):
-                there[place] = substitute(of.places[axis], here)
-
-        def told(node: Term) -> Term:
-            if narrow and isinstance(node, Div) and node.right is triple[1]:
-                return Mul(node.left, inverse)
-            if not isinstance(node, Load) or node.buffer not in results:
-                return node
-            greatest = Mul(triple[0], Lit(self.scale * math.log(2), f32))
-            return (greatest, *triple[1:])[results.index(node.buffer)]
-
-        value = term(substitute(map_bottom_up(told, of.out.value), there))
-        places = tuple([term(there[axis]) for axis in of.out.axes])
+        is_narrow = of.out.out.dtype in NARROW
+        whole = of.stored(out, (greatest, *triple[1:]), here, inverse if is_narrow else None)
         rows = (row, self.rows * self.tile.rows, of.size(of.row))
-        return only_within(Store(out, places, value), [rows, (column, reach, of.size(of.column))])
+        return only_within(whole, [rows, (column, reach, of.size(of.column))])
 
     def _joined(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
         """Triples of warps that had the same rows, joined in shared memory: eight neighbours of a

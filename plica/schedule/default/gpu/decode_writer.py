@@ -22,7 +22,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core import Term, map_bottom_up, substitute
+from plica.core import Term, substitute
 from plica.ir.loop import (
     NOTHING,
     Alloc,
@@ -32,7 +32,6 @@ from plica.ir.loop import (
     For,
     Intrinsic,
     Lit,
-    Load,
     Scalar,
     ScalarVar,
     Select,
@@ -41,7 +40,6 @@ from plica.ir.loop import (
     Store,
     allocated,
     index,
-    loads,
     seq,
 )
 from plica.ir.loop.scalar import Add, And, Eq, Max, Min
@@ -254,11 +252,7 @@ class DecodeWriter:
         """The score of a product; nothing is as low as a key or a row that is none."""
         of, key, row = self.of, self.part * self.tile.keys + here, self._row(r)
         places: dict[Term, Term] = {**self.lots, **self.of.digits(row, of.rows), of.key: key}
-
-        def told(node: Term) -> Term:
-            return product if isinstance(node, Load) and node.buffer is of.held else node
-
-        score = substitute(map_bottom_up(told, of.score), places)
+        score = of.scored(of.score, product, places)
         keys = (key, self.parts * self.tile.keys, of.size(of.key))
         return within(score, [keys, (row, self.chunks * self.tile.rows, self.count)], LEAST)
 
@@ -390,23 +384,8 @@ class DecodeWriter:
         self, lots: Mapping[Term, Term], row: Scalar, column: Scalar, triple: tuple[Scalar, ...]
     ) -> Stmt:
         """The epilogue of an element."""
-        of = self.of
-        names = of.fold.results
-        at: dict[Term, Term] = {**lots, **self.of.digits(row, of.rows), of.column: column}
-        (read,) = {load.indices for load in loads(of.out.value) if load.buffer in names}
-        there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
-        for axis, place in zip(of.fold.axes, read, strict=True):
-            if isinstance(place, ScalarVar):
-                there[place] = substitute(of.places[axis], at)
-
-        def told(node: Term) -> Term:
-            if not isinstance(node, Load) or node.buffer not in names:
-                return node
-            return triple[names.index(node.buffer)]
-
-        value = substitute(map_bottom_up(told, of.out.value), there)
-        places = tuple([substitute(axis, there) for axis in of.out.axes])
-        return Store(self.out, places, value)
+        at = {**lots, **self.of.digits(row, self.of.rows), self.of.column: column}
+        return self.of.stored(self.out, triple, at)
 
     # --- the parts ------------------------------------------------------------------------------
 

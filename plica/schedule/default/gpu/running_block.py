@@ -30,7 +30,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.define import stored_epilogue
 from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
@@ -44,7 +44,15 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type import known
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
-from plica.schedule.default.gpu.thread_code import block_launch
+from plica.schedule.default.gpu.thread_code import (
+    Guard,
+    ThreadNames,
+    block_launch,
+    digits,
+    inside,
+    only_within,
+    within,
+)
 
 NEIGHBOURS: Final = 8  # places along a row that a thread has
 GROUP: Final = 16  # threads whose parts one adds up: a block has this many such groups at most
@@ -72,7 +80,7 @@ class _BlockWriter:
     """Builds the statements: the distribution of elements, and the joins."""
 
     def __init__(self, of: Stages, scan: Scan, epilogue: Each | None, gpu: Gpu) -> None:
-        self.of, self.scan, self.epilogue, self.names = of, scan, epilogue, Names(of)
+        self.of, self.scan, self.epilogue, self.names = of, scan, epilogue, ThreadNames(of)
         start, self.join = MEANING[scan.combiner]
         self.dtype = sc.dtype_of(scan.value)
         self.start = start(self.dtype)
@@ -99,27 +107,21 @@ class _BlockWriter:
         self.piece: sc.Scalar = self.block % self.pieces
         number: sc.Scalar = self.block // self.pieces
         self.column = number % self.strips * self.across + self.lane
-        self.places: dict[Term, Term] = {}
-        inside: sc.Scalar = self.column
+        self.lane_guard = (self.column, self.strips * self.across, self.beside)
+        column: sc.Scalar = self.column
         if self.strips * self.across != self.beside:
-            inside = sc.Min(inside, sc.index(self.beside - 1))
-        self._numbered(self.lanes, inside)
-        self._numbered(self.rows, number // self.strips)
+            column = sc.Min(column, sc.index(self.beside - 1))
+        self.places = digits(self.lanes, self.sizes, column)
+        self.places |= digits(self.rows, self.sizes, number // self.strips)
         self.totals = sc.Buffer(
             self.names.name("totals"),
             tuple([sc.index(n) for n in (self._count(self.rows), self.pieces, self.beside)]),
             self.dtype,
         )
-        self.mine = (number // self.strips, self.piece, inside)
+        self.mine = (number // self.strips, self.piece, column)
 
     def _count(self, axes: Sequence[sc.ScalarVar]) -> int:
         return prod([self.sizes[axis] for axis in axes])
-
-    def _numbered(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> None:
-        """Where along some axes the place of a number is."""
-        for axis in reversed(axes):
-            self.places[axis] = number if axis is axes[0] else number % self.sizes[axis]
-            number = number // self.sizes[axis]
 
     def stages(self) -> Stages:
         """One launch, or one for the totals of the pieces and one for the places."""
@@ -136,11 +138,10 @@ class _BlockWriter:
     # --- what a thread has ------------------------------------------------------------------------
 
     def _local(self, word: str, count: int = 1) -> sc.Buffer:
-        return sc.Buffer(self.names.name(word), (sc.index(count),), self.dtype, "local")
+        return self.names.buffer(word, (count,), self.dtype, "local")
 
     def _shared(self, word: str, count: int) -> sc.Buffer:
-        shape = (sc.index(count), sc.index(self.across))
-        return sc.Buffer(self.names.name(word), shape, self.dtype, "shared")
+        return self.names.buffer(word, (count, self.across), self.dtype, "shared")
 
     def _step(self, near: sc.Scalar) -> sc.Scalar:
         """How far along the row a place of a thread is, in the order of the totals."""
@@ -153,13 +154,10 @@ class _BlockWriter:
             return Store(self.scan.out, self.scan.axes, total)
         return stored_epilogue(self.epilogue, self.scan, total)
 
-    def _inside(self, near: sc.Scalar) -> sc.Scalar | None:
-        """Whether the index is in the row, or None if always; adjacent ones may share the
-        condition."""
-        if self.pieces * self.turns * self.tile == self.size:
-            return None
+    def _guards(self, near: sc.Scalar) -> list[Guard]:
+        """Whether a place is in the row; adjacent ones may share the condition."""
         step = self._step(near if self.size % NEIGHBOURS else sc.index(0))
-        return sc.Lt(step, sc.index(self.size))
+        return [(step, self.pieces * self.turns * self.tile, self.size)]
 
     def _at(self, step: sc.Scalar) -> dict[Term, Term]:
         place = sc.index(self.size - 1) - step if self.scan.reverse else step
@@ -170,10 +168,7 @@ class _BlockWriter:
 
         def fetch(near: sc.Scalar) -> Stmt:
             value = substitute(self.scan.value, self._at(self._step(near)))
-            told = self._inside(near)
-            return Store(
-                own, (near,), value if told is None else sc.Select(told, value, self.start)
-            )
+            return Store(own, (near,), within(value, self._guards(near), self.start))
 
         return self._each(NEIGHBOURS, fetch, self._kind())
 
@@ -184,8 +179,7 @@ class _BlockWriter:
     def _each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
-        var = self.names.var("v")
-        return For(var, sc.index(count), kind, body(var))
+        return self.names.each({"v": count}, body, kind)
 
     def _joined(self, into: sc.Buffer, value: sc.Scalar, when: sc.Scalar | None = None) -> Stmt:
         """Joins a value to a thread's total, under a condition."""
@@ -258,8 +252,8 @@ class _BlockWriter:
     def _first(self, body: Stmt) -> Stmt:
         """A body for the first thread of each lane."""
         first: sc.Scalar = sc.Eq(self.thread, sc.index(0))
-        if self.strips * self.across != self.beside:
-            first = sc.And(first, sc.Lt(self.column, sc.index(self.beside)))
+        if (test := inside([self.lane_guard])) is not None:
+            first = sc.And(first, test)
         return Branch(first, body, NOTHING)
 
     def _running(self) -> Stmt:
@@ -315,16 +309,11 @@ class _BlockWriter:
                 last = sc.Max(v - 1, sc.index(0))
                 total = sc.Select(sc.Lt(sc.index(0), v), self.join(before[0], own[last]), before[0])
             store = substitute(self._stored(total), self._at(self._step(v)))
-            told = self._inside(v) if self.size % NEIGHBOURS else None
-            return store if told is None else Branch(told, store, NOTHING)
+            return only_within(store, self._guards(v) if self.size % NEIGHBOURS else ())
 
         body = self._each(NEIGHBOURS, keep, self._kind())
-        together = [] if self.size % NEIGHBOURS else [self._inside(sc.index(0))]
-        if self.strips * self.across != self.beside:
-            together.append(sc.Lt(self.column, sc.index(self.beside)))
-        for scalar in together:
-            body = body if scalar is None else Branch(scalar, body, NOTHING)
-        return body
+        body = only_within(body, () if self.size % NEIGHBOURS else self._guards(sc.index(0)))
+        return only_within(body, [self.lane_guard])
 
 
 __all__ = ["running_blocks"]
