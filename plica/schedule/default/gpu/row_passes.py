@@ -31,11 +31,12 @@ from attrs import evolve, frozen
 from plica.analysis.constant_bound import interval
 from plica.analysis.index import EMPTY, can_prove
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import Each, Stages, loads, reductions, scalar as sc
 from plica.ir.type import known
+from plica.schedule.default.gpu.one_fold import computed_there
 
 
 @frozen(eq=False)
@@ -133,7 +134,7 @@ def row_passes(of: Stages) -> RowPasses | None:
     sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
     if not all(sizes.values()):
         return None
-    return _Reader(of, last, totals, plain, sizes).passes()
+    return _Reader(last, totals, plain, sizes).passes()
 
 
 class _Reader:
@@ -141,13 +142,12 @@ class _Reader:
 
     def __init__(
         self,
-        of: Stages,
         last: Each,
         totals: Mapping[sc.Buffer, Each],
         plain: Mapping[sc.Buffer, Each],
         sizes: dict[sc.ScalarVar, int],
     ) -> None:
-        self.of, self.last, self.sizes = of, last, sizes
+        self.last, self.sizes = last, sizes
         self.totals, self.plain = totals, plain
         self.where: dict[sc.Buffer, tuple[sc.Scalar, ...]] = {}
         """Where each reduction is read."""
@@ -194,12 +194,7 @@ class _Reader:
 
     def _read(self, value: sc.Scalar) -> sc.Scalar | None:
         """A value that reads inputs and reductions alone, these always at one place."""
-        for _ in self.of.stages:
-            made = [load for load in loads(value) if load.buffer in self.plain]
-            if not made:
-                break
-            there: dict[Term, Term] = {load: self._inlined(load) for load in made}
-            value = map_bottom_up(partial(_instead, there), value)
+        value = computed_there(value, self.plain)
         for load in loads(value):
             if load.buffer not in self.totals:
                 continue
@@ -207,10 +202,6 @@ class _Reader:
             if not simple or self.where.setdefault(load.buffer, load.indices) != load.indices:
                 return None
         return value
-
-    def _inlined(self, load: sc.Load) -> sc.Scalar:
-        stage = self.plain[load.buffer]
-        return substitute(stage.value, dict(zip(stage.axes, load.indices, strict=True)))
 
 
 def holding_terms(of: RowPasses) -> RowPasses:

@@ -16,23 +16,29 @@ from functools import partial
 from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type import DType, known
 from plica.schedule.default.gpu.machine import WIDE
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
-from plica.schedule.default.gpu.thread_code import digits, flattened
+from plica.schedule.default.gpu.thread_code import (
+    Guard,
+    ThreadNames,
+    digits,
+    flattened,
+    only_within,
+)
 
 
 class RowPlaces:
     """The distribution of a block's row elements over threads, and their storage."""
 
     def __init__(  # noqa: PLR0917  # what rows are, and how they are cut
-        self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names | None = None,
-        parts: int = 1,
+        self, of: Stages, found: RowPasses, cut: RowCut, length: int,
+        names: ThreadNames | None = None, parts: int = 1,
     ) -> None:  # fmt: skip
-        self.of, self.found, self.cut, self.names = of, found, cut, names or Names(of)
+        self.of, self.found, self.cut, self.names = of, found, cut, names or ThreadNames(of)
         self.length, self.edge = length, found.length - length if parts == 1 else 0
         """Elements of a row (of a part of it) in vectors, and those before and behind them."""
         assert self.edge <= cut.along, "Each element of the edge has a thread."
@@ -40,29 +46,27 @@ class RowPlaces:
         self.near = self.names.var("w")
         """The adjacent row of a thread."""
         self.strips = -(-found.beside // (cut.across * cut.wide))
-        self.whole = self.strips * cut.across * cut.wide == found.beside
         self.column = (self.block % self.strips * cut.across + self.lane) * cut.wide
+        reach = self.strips * cut.across * cut.wide
+        self.guards: list[Guard] = [(self.column, reach, found.beside)]
+        """That a thread has a valid column, or row."""
         last = sc.index(found.beside - cut.wide)
-        inside = self.column if self.whole else sc.Min(self.column, last)
+        column = self.column if reach == found.beside else sc.Min(self.column, last)
         self.places: dict[Term, Term] = {
             axis: sc.index(0) for axis in found.last.axes if found.sizes[axis] == 1
         }
-        self.places |= self._digits(found.lanes, inside)
+        self.places |= self._digits(found.lanes, column)
         if cut.wide > 1:
             inner = next(e for e in reversed(found.lanes) if found.sizes[e] != 1)
             self.places[inner] = _number(self.places[inner]) + self.near
         self.number = self.block // self.strips
         """The consecutive row of a thread, clamped to the last."""
         self.blocks = found.count * self.strips
-        self.inside: sc.Scalar | None = None
-        """Whether a thread has a valid row or column, if not all do."""
-        if not self.whole:
-            self.inside = sc.Lt(self.column, sc.index(found.beside))
         if cut.high > 1:
             self.number = self.block * cut.high + self.lane
             self.blocks = -(-found.count // cut.high)
+            self.guards = [(self.number, self.blocks * cut.high, found.count)]
             if found.count % cut.high:
-                self.inside = sc.Lt(self.number, sc.index(found.count))
                 self.number = sc.Min(self.number, sc.index(found.count - 1))
         self.places |= self._digits(found.rows, self.number)
         # A row begins anywhere: its vectors with the next multiple of their length.
@@ -84,10 +88,9 @@ class RowPlaces:
         self.own = [self._local("own", cut.registers * self.width, load) for load in mine]
         self.end = [self._local("end", self.rest * cut.near, load) for load in mine]
         self.edges = [self._local("edge", 1, load) for load in mine]
-        count = sc.index(cut.shared * cut.group * cut.step * cut.across * cut.wide)
+        count = cut.shared * cut.group * cut.step * cut.across * cut.wide
         self.held = [
-            sc.Buffer(self.names.name("held"), (count,), load.buffer.dtype, "shared")
-            for load in found.kept
+            self.names.buffer("held", (count,), load.buffer.dtype, "shared") for load in found.kept
         ]
         self.totals = {pass_.out: self._each_row("all", pass_.out.dtype) for pass_ in found.passes}
 
@@ -101,11 +104,11 @@ class RowPlaces:
         return digits([axis for axis in axes if sizes[axis] != 1], sizes, number)
 
     def _local(self, word: str, count: int, like: sc.Load) -> sc.Buffer:
-        return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
+        return self.names.buffer(word, (count,), like.buffer.dtype, "local")
 
     def _each_row(self, word: str, dtype: DType) -> sc.Buffer:
         """A thread's storage per row."""
-        return sc.Buffer(self.names.name(word), (sc.index(self.cut.wide),), dtype, "local")
+        return self.names.buffer(word, (self.cut.wide,), dtype, "local")
 
     def _of(self, near: sc.Scalar) -> sc.Scalar:
         """Which of its rows a neighbour of a thread is of."""
@@ -114,10 +117,7 @@ class RowPlaces:
     def _each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
-        if count == 1:
-            return body(sc.index(0))
-        var = self.names.var("v")
-        return For(var, sc.index(count), kind, body(var))
+        return body(sc.index(0)) if count == 1 else self.names.each({"v": count}, body, kind)
 
     def _unit(self, of: Lot, u: sc.Scalar) -> sc.Scalar:
         """Which vector of a row one of a lot is."""
@@ -160,10 +160,8 @@ class RowPlaces:
             inner = self._each(of.lanes, lambda v: body(u, v), kind)
             if of.edge:
                 return Branch(sc.Lt(self.thread, sc.index(self.edge)), inner, NOTHING)
-            if of.guarded:
-                first = self._unit(of, u) * self.cut.lanes
-                return Branch(sc.Lt(first, sc.index(self.length)), inner, NOTHING)
-            return inner
+            reach = self.length + of.guarded  # some are beyond the row, or none
+            return only_within(inner, [(self._unit(of, u) * self.cut.lanes, reach, self.length)])
 
         return self._each(of.count, slice_)
 
@@ -193,7 +191,7 @@ class RowPlaces:
     def _stage(self, of: sc.Buffer) -> sc.Buffer:
         """Shared memory for the vectors that a block's rows are in."""
         count = self._vectors(of) * (WIDE // of.dtype.bytes)
-        return sc.Buffer(self.names.name("rows"), (sc.index(count),), of.dtype, "shared")
+        return self.names.buffer("rows", (count,), of.dtype, "shared")
 
     def _vectors(self, of: sc.Buffer) -> int:
         """The vectors that cover a block's rows, whatever their alignment."""
@@ -217,14 +215,13 @@ class RowPlaces:
         """A body for each vector of a block's rows, by one thread: given its iteration and its
         vector index."""
         count, threads = self._vectors(of), self.cut.along * self.cut.rows
+        turns = -(-count // threads)
 
         def turn(n: sc.Scalar) -> Stmt:
             number = n * threads + (self.lane * self.cut.along + self.thread)
-            if count % threads == 0:
-                return body(n, number)
-            return Branch(sc.Lt(number, sc.index(count)), body(n, number), NOTHING)
+            return only_within(body(n, number), [(number, turns * threads, count)])
 
-        return self._each(-(-count // threads), turn)
+        return self._each(turns, turn)
 
     def _put(self, of: sc.Buffer) -> Stmt:
         """Copies a block's rows to shared memory; zeros past the end.
@@ -236,8 +233,7 @@ class RowPlaces:
         first, _ = self._begin(of)
         elements = self.cut.high * self.found.length
         turns = -(-self._vectors(of) // (self.cut.along * self.cut.rows))
-        size = (sc.index(turns * lanes),)
-        on_the_way = sc.Buffer(self.names.name("way"), size, of.dtype, "local")
+        on_the_way = self.names.buffer("way", (turns * lanes,), of.dtype, "local")
         near = self.names.var("v")
 
         def read(n: sc.Scalar, number: sc.Scalar) -> Stmt:

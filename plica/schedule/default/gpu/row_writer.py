@@ -21,7 +21,7 @@ from plica.ir.type import bf16, f16, f32, f64
 from plica.schedule.default.gpu.row_cut import Lot
 from plica.schedule.default.gpu.row_passes import RowPass
 from plica.schedule.default.gpu.row_place import RowPlaces
-from plica.schedule.default.gpu.thread_code import block_launch
+from plica.schedule.default.gpu.thread_code import block_launch, only_within
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]  # the terms to join, by index
@@ -34,7 +34,7 @@ class RowWriter(RowPlaces):
         """One launch."""
         cut, row_passes = self.cut, self.found
         passes = [self._pass(n, row_pass) for n, row_pass in enumerate(row_passes.passes)]
-        body = seq(*self._all_put(), *passes, self._last())
+        body = seq(*map(self._put, self.staged), *passes, self._last())
         memory = [*self.totals.values(), *self.staged.values()]
         memory += self.own if cut.registers else []
         memory += self.held if cut.shared else []
@@ -46,10 +46,6 @@ class RowWriter(RowPlaces):
         inputs = [self.flat.get(buffer, buffer) for buffer in self.of.inputs]
         out = self.flat.get(row_passes.last.out, row_passes.last.out)
         return stages(inputs, (ExternStage((out,), whole),))
-
-    def _all_put(self) -> list[Stmt]:
-        """What of a block's rows is in shared memory first."""
-        return [self._put(buffer) for buffer in self.staged]
 
     def _through(self, use: Callable[[Lot], Stmt], fresh: bool) -> Stmt:
         """A pass over a row; kept elements are loaded in a `fresh` one.
@@ -140,19 +136,17 @@ class RowWriter(RowPlaces):
         start, join = MEANING[combiner]
         cut, zero = self.cut, sc.index(0)
         dtype = own.dtype if own.dtype in SHUFFLED else f32  # an extreme is the same in either
-        lanes = sc.index(width if cut.high == 1 else WARP)
-        held = sc.Buffer(self.names.name("held"), (lanes, sc.index(1)), dtype, "warp")
+        lanes = width if cut.high == 1 else WARP
+        held = self.names.buffer("held", (lanes, 1), dtype, "warp")
         number = (self.lane * cut.along + self.thread) % WARP if cut.high > 1 else (
             self.thread % WARP if cut.along > WARP else self.thread)  # fmt: skip
         target = self._each_row("warp", dtype)
         mine = own[0] if dtype is own.dtype else sc.Cast(own[0], dtype)
         joined = lanes_joined(combiner, held, (number, width), mine, target)
-        if cut.along == width:
-            scalar = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
-            return allocated(seq(joined, Store(into, (zero,), scalar)), (held, target))
-        shape = (sc.index(cut.rows), sc.index(cut.along // width))
-        part = sc.Buffer(self.names.name("part"), shape, into.dtype, "shared")
         scalar = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
+        if cut.along == width:
+            return allocated(seq(joined, Store(into, (zero,), scalar)), (held, target))
+        part = self.names.buffer("part", (cut.rows, cut.along // width), into.dtype, "shared")
         told = Store(part, (self.lane, self.thread // width), scalar)
 
         def add(warp: sc.Scalar) -> Stmt:
@@ -177,11 +171,9 @@ class RowWriter(RowPlaces):
         spread = 1 < cut.wide <= cut.along // groups
         groups = groups if spread else 1 << (cut.along.bit_length() // 2)
         part, whole = (
-            sc.Buffer(self.names.name(word), tuple(map(sc.index, (cut.wide, n, cut.rows))), dtype,
-                      "shared")
+            self.names.buffer(word, (cut.wide, n, cut.rows), dtype, "shared")
             for word, n in (("part", cut.along), ("whole", groups))
-        )  # fmt: skip
-
+        )
         few = self._each_row("few", dtype)
 
         def summed(target: sc.Buffer, at: sc.Scalar, count: int, term: Terms) -> Stmt:
@@ -229,7 +221,7 @@ class RowWriter(RowPlaces):
             return self._last_staged(value, same, statements)
         body = seq(*statements, self._through(use, not self.found.passes))
         body = allocated(body, same)
-        return body if self.inside is None else Branch(self.inside, body, NOTHING)
+        return only_within(body, self.guards)
 
     def _last_staged(self, value: sc.Scalar, same: list[sc.Buffer], made: list[Stmt]) -> Stmt:
         """The same through shared memory, where rows were if they have room there."""

@@ -25,7 +25,7 @@ from plica.core import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
 from plica.ir.type import f32, f64, known
 from plica.schedule.default.gpu.machine import Gpu, vector_lanes
@@ -33,7 +33,7 @@ from plica.schedule.default.gpu.row_block import keeps_well
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
-from plica.schedule.default.gpu.thread_code import block_launch
+from plica.schedule.default.gpu.thread_code import ThreadNames, block_launch, only_within
 
 FOLDING: Final = 4  # folding blocks per processor: the second launch joins their results
 WRITING: Final = 16  # writing blocks: two rounds of concurrent ones
@@ -118,7 +118,7 @@ def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
         for many in (FOLDING, WRITING)
     )
     cut = RowCut(across, along, 1, GROUP, 0, 0, wide)
-    names = Names(of)
+    names = ThreadNames(of)
     shape = (sc.index(folding), sc.index(passes.count * passes.beside))
     parts = {row_pass.out: sc.Buffer(names.name("part"), shape, f32) for row_pass in passes.passes}
     first = _FoldWriter(of, passes, cut, folding, names, one, parts)
@@ -131,7 +131,7 @@ class _ColumnWriter(RowWriter):
     """A launch in which column parts play the role of rows."""
 
     def __init__(  # noqa: PLR0917  # what columns are, how they are cut, and what is folded of them
-        self, of: Stages, found: RowPasses, cut: RowCut, count: int, names: Names,
+        self, of: Stages, found: RowPasses, cut: RowCut, count: int, names: ThreadNames,
         one: FoldedColumn, parts: Mapping[sc.Buffer, sc.Buffer],
     ) -> None:  # fmt: skip
         super().__init__(of, found, cut, found.length // count, names, count)
@@ -144,9 +144,6 @@ class _ColumnWriter(RowWriter):
         body = allocated(body, self.end if self.rest else [])
         along, across = (self.thread, self.cut.along), (self.lane, self.cut.across)
         return block_launch(body, (blocks, each * self.count), along, across)
-
-    def _in_columns(self, what: Stmt) -> Stmt:
-        return what if self.inside is None else Branch(self.inside, what, NOTHING)
 
     def _element(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> sc.Scalar:
         return self._unit(of, u) + self.part * self.length
@@ -216,7 +213,7 @@ class _FoldWriter(_ColumnWriter):
             self._joined(most, top, "max"),
             self._each(self.cut.wide, share),
             self._joined(total, whole, "sum"),
-            self._in_columns(Branch(sc.Eq(self.thread, sc.index(0)), write, NOTHING)),
+            only_within(Branch(sc.Eq(self.thread, sc.index(0)), write, NOTHING), self.guards),
         )
         return allocated(body, [most, total, top, whole])
 
@@ -240,7 +237,7 @@ class _ElementWriter(_ColumnWriter):
             return self._in_lot(of, one, "vectorized")
 
         body = allocated(seq(*statements, self._through(use, True)), same)
-        whole = seq(self._whole(), self._in_columns(body))
+        whole = seq(self._whole(), only_within(body, self.guards))
         return allocated(whole, self.totals.values())
 
     def _whole(self) -> Stmt:
@@ -250,16 +247,11 @@ class _ElementWriter(_ColumnWriter):
         columns = cut.across * cut.wide
         outs = (one.most.out, one.total.out)
         folds = known(self.parts[one.most.out].shape[0]) or 0
-        held = {
-            out: sc.Buffer(self.names.name("whole"), (sc.index(columns),), f32, "shared")
-            for out in outs
-        }
+        held = {out: self.names.buffer("whole", (columns,), f32, "shared") for out in outs}
         threads = cut.across * cut.along
+        turns = -(-columns // threads)
         first, last = self.block % self.strips * columns, sc.index(self.found.beside - 1)
-        top, total = (
-            sc.Buffer(self.names.name(word), (sc.index(1),), f32, "local")
-            for word in ("top", "sum")
-        )
+        top, total = (self.names.buffer(word, (1,), f32, "local") for word in ("top", "sum"))
         zero = (sc.index(0),)
 
         def joined(turn: sc.Scalar) -> Stmt:
@@ -284,8 +276,7 @@ class _ElementWriter(_ColumnWriter):
                 self._each(folds, sum_up, "serial"),
                 Store(held[one.total.out], (mine,), total[0]),
             )
-            whole = columns % threads == 0
-            return body if whole else Branch(sc.Lt(mine, sc.index(columns)), body, NOTHING)
+            return only_within(body, [(mine, turns * threads, columns)])
 
         def told(v: sc.Scalar) -> Stmt:
             statements: list[Stmt] = []
@@ -297,7 +288,7 @@ class _ElementWriter(_ColumnWriter):
                 )
             return seq(*statements)
 
-        body = seq(self._each(-(-columns // threads), joined), self._each(cut.wide, told))
+        body = seq(self._each(turns, joined), self._each(cut.wide, told))
         return allocated(body, [top, total, *held.values()])
 
 
