@@ -416,6 +416,3 @@ def vectors(terms: Handle, loop: Handle, *, is_wide: bool = True) -> Body:
 def fused(loops: Sequence[Handle]) -> Body:
     """One loop of several."""
     return loops[0] if len(loops) == 1 else (yield pr.fuse(*loops))
-
-
-__all__ = ["FoldNest", "fold_nest", "fold_schedule", "staged_schedule"]

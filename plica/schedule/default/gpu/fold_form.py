@@ -263,6 +263,3 @@ def columns_of(of: OneFold) -> tuple[sc.ScalarVar, ...]:
             same += 1
         count = min(count, same)
     return tuple(axes[len(axes) - count :])
-
-
-__all__ = ["TERMS", "TOTAL", "column_folds", "narrowed", "row_folds", "staged_folds"]

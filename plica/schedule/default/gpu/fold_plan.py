@@ -216,21 +216,3 @@ def joining_groups(along: int, wide: int) -> int:
     groups = 1 << ((along // wide).bit_length() // 2)
     spread = 1 < wide <= along // groups
     return groups if spread else 1 << (along.bit_length() // 2)
-
-
-__all__ = [
-    "Axis",
-    "ColumnFold",
-    "Level",
-    "Plan",
-    "PlannedDigit",
-    "column_plan",
-    "count_of",
-    "joining_groups",
-    "lane_plan",
-    "pays_staged",
-    "plan",
-    "row_plan",
-    "shown",
-    "staged_plan",
-]  # fmt: skip

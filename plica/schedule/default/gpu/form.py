@@ -17,6 +17,7 @@ its tiles are read.
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.schedule.default.gpu.operand import operands
 >>> x, w = buffer("x", (3, 5), f32), buffer("w", (5, 4), f32)
 >>> dense = stage("y", (3, 4), lambda m, n: reduce("sum", (5,), lambda k: x[m, k] * w[k, n]))
 >>> halves = DigitLayout((("by", 0), ("i", 2)), (("bx", 0), ("j", 2)), (("k", 0), ("e", 2)),
@@ -41,7 +42,7 @@ from plica.core import Term, map_bottom_up
 from plica.ir.loop import Each, Names, Stages, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i32, known
-from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, operands
+from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where
 from plica.schedule.default.gpu.window_box import WindowBox
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
@@ -287,15 +288,3 @@ def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:
         scalars.append(of % count)
         of = of // count
     return (of, *reversed(scalars))
-
-
-__all__ = [
-    "NEITHER",
-    "DigitLayout",
-    "Digits",
-    "Sides",
-    "can_transpose",
-    "digits",
-    "operands",
-    "tiled",
-]

@@ -230,6 +230,3 @@ def _number(of: Term) -> sc.Scalar:
 
 def _is_power(of: int) -> bool:
     return of & (of - 1) == 0
-
-
-__all__ = ["merged_tiles"]

@@ -107,6 +107,3 @@ def computed_there(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scal
 def placed(axis: sc.ScalarVar, sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
     """Where an axis is: at zero if it has one place."""
     return axis if sizes[axis] != 1 else sc.index(0)
-
-
-__all__ = ["OneFold", "computed_there", "one_fold", "placed"]

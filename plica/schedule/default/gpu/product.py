@@ -243,6 +243,3 @@ def fetched_along(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) 
     yield pr.bind(y, "threadIdx.y")
     yield pr.bind(x, "threadIdx.x")
     yield pr.vectorize(lanes)
-
-
-__all__ = ["WIDE", "Blocks", "ProductTile", "product"]

@@ -71,6 +71,3 @@ def _is_shared(left: sc.Scalar, right: sc.Scalar) -> bool:
     mine, others = ({v for v in free_vars(scalar) if isinstance(v, sc.ScalarVar)}
                     for scalar in (right, left))  # fmt: skip
     return bool(loads(right)) and mine < others
-
-
-__all__ = ["FEWER", "in_fewer_instructions"]

@@ -226,6 +226,3 @@ def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
     cut = cut_of(*what, gpu, len(of.passes), _wide(of, sum(sizes)))
     part = _beside_others(of.length, sum(sizes), len(of.passes), gpu)
     return part is not gpu and _is_spread(of, cut, sum(sizes), gpu)
-
-
-__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows", "staged_cut", "staged_rows"]

@@ -63,6 +63,3 @@ class Lot:
     base: int = 0
     guarded: bool = False
     edge: bool = False
-
-
-__all__ = ["Lot", "RowCut"]

@@ -293,9 +293,3 @@ def _kept(
             if not inner and free_vars(load).issuperset(row):
                 seen[load] = seen.get(load, 0) + 1
     return tuple([load for load, times in seen.items() if times > 1 and reads_inside(load, sizes)])
-
-
-__all__ = [
-    "HeldTerm", "RowPass", "RowPasses", "holding_terms", "is_along", "lies_along", "reads_inside",
-    "row_passes",
-]  # fmt: skip

@@ -238,6 +238,3 @@ class RowWriter(RowPlaces):
 
         body = allocated(seq(*made, self._through(use, not self.found.passes)), same)
         return allocated(seq(body, self._taken(there)), [] if alike else [there])
-
-
-__all__ = ["RowWriter"]

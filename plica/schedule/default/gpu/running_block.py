@@ -314,6 +314,3 @@ class _BlockWriter:
         body = self._each(NEIGHBOURS, keep, self._kind())
         body = only_within(body, () if self.size % NEIGHBOURS else self._guards(sc.index(0)))
         return only_within(body, [self.lane_guard])
-
-
-__all__ = ["running_blocks"]

@@ -74,6 +74,3 @@ def _spread(name: Name, of: Block, gpu: Gpu) -> Body:
     yield pr.bind(places[1], "threadIdx.x")
     if along:
         yield pr.decompose_reduction(one, along[0])
-
-
-__all__ = ["scan_threads"]

@@ -190,6 +190,3 @@ def compared_as(of: DType) -> DType:
     if of.bytes >= i32.bytes:
         return of
     return f32 if of.is_float else i32
-
-
-__all__ = ["RunPair", "SharedRuns", "put"]

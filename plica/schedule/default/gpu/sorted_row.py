@@ -198,6 +198,3 @@ class _SortWriter(SharedRuns):
 
         turns, many = -(-of.kept // self.threads), self.blocks * self.beside
         return only_within(self.each(turns, write), [(self._number(), many, self.rows)])
-
-
-__all__ = ["sorted_rows"]

@@ -295,6 +295,3 @@ class _ElementWriter(_ColumnWriter):
 def _base(of: sc.Scalar) -> sc.Scalar:
     """The reference point of exponentials: 0 if the maximum is minus infinity."""
     return sc.Select(sc.Eq(of, sc.Lit(LEAST, f32)), sc.Lit(0.0, f32), of)
-
-
-__all__ = ["split_columns"]

@@ -280,6 +280,3 @@ def _apart(
         yield whole_sums
 
     return recorded(whole(True), kernel) or recorded(whole(False), kernel)
-
-
-__all__ = ["TiledProduct", "product_schedule", "tensor_core_schedule", "tiled_of"]

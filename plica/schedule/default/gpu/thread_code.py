@@ -127,9 +127,3 @@ def only_within(body: Stmt, guards: Iterable[Guard]) -> Stmt:
     """A body for places that are inside."""
     test = inside(guards)
     return body if test is None else Branch(test, body, NOTHING)
-
-
-__all__ = [
-    "Counted", "Guard", "ThreadNames", "axes_of", "block_launch", "digits", "flattened", "inside",
-    "only_within", "region_of", "within",
-]  # fmt: skip

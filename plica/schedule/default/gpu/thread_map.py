@@ -15,7 +15,6 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import reverse_compute_at
 
 LANES = 4  # adjacent elements per thread
 
@@ -96,6 +95,3 @@ def spread_apart(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu) -> 
             yield pr.set_scope(each, 0, "local")
     yield pr.bind(first, "blockIdx.x")
     yield pr.bind(lane, "threadIdx.x")
-
-
-__all__ = ["LANES", "reverse_compute_at", "shared_out", "spread", "spread_apart"]
