@@ -10,47 +10,15 @@ Law: each sum has its terms in the order that it says, unless sums are free to t
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from plica.codegen.lower.image_window import ImageWindow, image_window
-from plica.codegen.lower.loop_order import StoredElement, stored
-from plica.codegen.lower.nest import in_order, open_sizes
+from plica.codegen.lower.image_window import image_window
+from plica.codegen.lower.nest import open_sizes
 from plica.codegen.lower.padded_window import PaddedWriter
-from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end
+from plica.codegen.lower.strip_window import StripWriter
 from plica.core import Term, map_bottom_up, substitute
-from plica.ir.loop import Branch, Each, Kernel, Names, Stages, scalar as sc
-from plica.ir.loop.stages import pairs, stages as joined
+from plica.ir.loop import Branch, Each, Kernel, Stages, scalar as sc
+from plica.ir.loop.stages import stages as joined
 from plica.ir.type import dim, i64, known
 from plica.schedule.default.machine import Machine
-
-
-@frozen(eq=False)
-class _Windows:
-    """Stages that are windows of images, how these end, and what is made of each sum."""
-
-    stages: Stages
-    window: ImageWindow
-    ends: tuple[RowEnd, RowEnd]
-    after: StoredElement | None
-    names: Names
-
-    def strips(self, machine: Machine, *, free: bool, narrow: bool = False) -> Kernel:
-        """The loops in strips, `narrow` ones where both ends of a row may be in one of them."""
-        writer = StripWriter(
-            self.stages, self.window, self.ends, self.names, machine, free=free, narrow=narrow
-        )
-        return writer.kernel(self.after)
-
-    def fit(self, machine: Machine) -> bool:
-        """Whether no more lanes are outside than the first strip has, or the last."""
-        columns = self.ends[1]
-        lanes = machine.lanes(self.window.data.buffer.dtype)
-        return max(columns.before, columns.behind) <= lanes
-
-    def are_wide(self, machine: Machine) -> bool:
-        """Whether it is known that rows of the data and of the result are a vector long."""
-        sizes = [known(scalar) or 0 for scalar in (self.ends[1].made, self.ends[1].read)]
-        return min(sizes) >= machine.lanes(self.window.data.buffer.dtype) and self.fit(machine)
 
 
 def _without_units(of: Stages) -> Stages:
@@ -78,43 +46,25 @@ def _without_units(of: Stages) -> Stages:
     return joined(of.inputs, (Each(fold.out, fold.axes, value), *of.stages[1:]), of.outputs)
 
 
-def _windows(of: Stages) -> _Windows | None:
-    of = _without_units(of)
-    every = pairs(of) if all(isinstance(e, Each) for e in of.stages) else []
-    if len(every) != 1:
-        return None
-    ((fold, epilogue),) = every
-    if (window := image_window(in_order(fold))) is None:
-        return None
-    after = stored(fold, epilogue)
-    places, value = (fold.axes, None) if after is None else (after.indices, after.value)
-    if tuple(places[-1:]) != fold.axes[-1:]:
-        return None
-    sizes = fold.out.shape[-2:], window.data.buffer.shape[-2:]
-    rows, columns = [row_end(*each) for each in zip(window.sides, *sizes, strict=True)]
-    if rows is None or columns is None:
-        return None
-    names = Names(of, *([] if value is None else [value]))
-    return _Windows(of, window, (rows, columns), after, names)
-
-
 def open_windows(of: Stages, machine: Machine, *, free: bool = False) -> Kernel | None:
     """The loops of stages that are windows of images of any size, None where they are not; `free`
     are sums that may take their terms in another order.  Strips have a text for each end of a row,
     which takes long: who wants code soon has one."""
-    if (windows := _windows(of)) is None:
+    if (window := image_window(_without_units(of))) is None:
         return None
-    if windows.are_wide(machine) and not machine.soon:
-        return windows.strips(machine, free=free)
+    columns, lanes = window.columns, machine.lanes(window.data.buffer.dtype)
+    # No more lanes are outside than the first strip has, or the last.
+    fits = max(columns.before, columns.behind) <= lanes
+    are_wide = min(known(columns.made) or 0, known(columns.read) or 0) >= lanes
+    if fits and are_wide and not machine.soon:
+        return StripWriter(window, machine, free=free).kernel()
     if machine.masks:
-        slim = windows.strips(machine, free=free, narrow=True)
+        slim = StripWriter(window, machine, free=free, narrow=True).kernel()
     else:
-        padded = PaddedWriter(windows.stages, windows.window, windows.names, machine)
-        slim = padded.kernel(windows.after)
-    columns, lanes = windows.ends[1], machine.lanes(windows.window.data.buffer.dtype)
-    if known(columns.made) is not None or not windows.fit(machine):
+        slim = PaddedWriter(window, machine).kernel()
+    if known(columns.made) is not None or not fits:
         return slim
     least = sc.index(lanes + columns.before + columns.behind)
-    wide = windows.strips(machine, free=free)
+    wide = StripWriter(window, machine, free=free).kernel()
     body = Branch(sc.Le(least, columns.made), wide.body, slim.body)
     return Kernel(open_sizes(slim.params, body), slim.params, slim.inputs, body)

@@ -18,20 +18,18 @@ Law: each sum has its terms in the order that it says.
 from __future__ import annotations
 
 from functools import reduce
-from math import prod
 from typing import Final
 
-from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow
-from plica.codegen.lower.loop_order import LoopOrder, StoredElement, loops_around, replaced
-from plica.codegen.lower.nest import elements, in_registers, open_sizes
-from plica.core import Term, substitute
+from plica.codegen.lower.image_window import BLOCKS, ImageWindow
+from plica.codegen.lower.loop_order import StoredElement, loops_around
+from plica.codegen.lower.nest import elements
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Bind, Branch, Kernel, Seq, Stmt, Store
 from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 
+WRITTEN: Final = 100  # terms in the text of a tile, about
 HIGHEST: Final = 8  # rows of a tile, at most
 SOON: Final = 4  # the same where code is wanted soon: each row has lines of its own
 
@@ -39,39 +37,21 @@ SOON: Final = 4  # the same where code is wanted soon: each row has lines of its
 class PaddedWriter:
     """Writes the loops of windows over images that are copied to where there is room."""
 
-    def __init__(self, whole: Stages, of: ImageWindow, names: Names, machine: Machine) -> None:
-        self.whole, self.of, self.names, self.machine = whole, of, names, machine
+    def __init__(self, of: ImageWindow, machine: Machine) -> None:
+        self.of, self.names, self.machine = of, of.names, machine
         self.lanes = machine.lanes(of.data.buffer.dtype)
-        taps = prod([known(extent) or 0 for extent in of.reduction.extents])
-        self.high = min(SOON if machine.soon else HIGHEST, max(2, WRITTEN // taps))
+        self.high = min(SOON if machine.soon else HIGHEST, max(2, WRITTEN // of.taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
-        self.size = of.fold.out.shape[-2:]
-        self.block = names.var("block")
-        down, along = of.sides
-        tall = (self.size[0] - 1) * down.step + (down.reach + 1)
-        wide = (self.size[1] + (self.lanes - 2)) * along.step + (along.reach + 1)
+        self.block = of.names.var("block")
+        tall = (of.rows.made - 1) * of.rows.step + (of.rows.reach + 1)
+        wide = (of.columns.made + (self.lanes - 2)) * of.columns.step + (of.columns.reach + 1)
         shape = (sc.index(self.blocks), dim(tall), dim(wide))
-        self.pad = sc.Buffer(names.name("pad"), shape, of.data.buffer.dtype)
+        self.pad = sc.Buffer(of.names.name("pad"), shape, of.data.buffer.dtype)
 
-    def kernel(self, after: StoredElement | None) -> Kernel:
+    def kernel(self) -> Kernel:
         """All of it."""
-        fold = self.of.fold
-        around = list(zip(fold.axes, fold.out.shape, strict=True))[:-2]
-        body: Stmt = Seq((self._copied(), self._image(after)))
-        if self.blocks > 1 and around:
-            part = self.names.var("part")
-            axis, size = around.pop()
-            scalar = (size + (self.blocks - 1)) // self.blocks
-            there = self.block * scalar + part
-            body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
-            around.append((part, scalar))
-        body = Seq((self._filled(), loops_around(around, body)))
-        if self.blocks > 1:
-            body = For(self.block, sc.index(self.blocks), "parallel", body)
-        else:
-            body = substitute(body, {self.block: sc.index(0)})
-        params = (*self.whole.inputs, self.pad, self.whole.result)
-        return Kernel(open_sizes(params, body), params, len(self.whole.inputs), body)
+        image = Seq((self._copied(), self._image()))
+        return self.of.kernel(image, self.block, self.blocks, (self._filled(),), self.pad)
 
     def _filled(self) -> Stmt:
         """The room, filled with what stands for all that is outside."""
@@ -84,7 +64,7 @@ class PaddedWriter:
 
     def _copied(self) -> Stmt:
         """An image of one channel in its room."""
-        (down, along), data = self.of.sides, self.of.data
+        down, along, data = self.of.rows, self.of.columns, self.of.data
         row, strip, lane = (self.names.var(each) for each in ("row", "strip", "lane"))
         height, width = self.names.var("height"), self.names.var("width")
         rows = (data.buffer.shape[-2], dim(self.pad.shape[1] + down.start))
@@ -112,57 +92,36 @@ class PaddedWriter:
         fits = Branch(reduce(sc.And, asked), copied, NOTHING)  # it does
         return Bind(height, sc.Min(*rows), Bind(width, sc.Min(*columns), fits))
 
-    def _image(self, after: StoredElement | None) -> Stmt:
+    def _image(self) -> Stmt:
         """The windows of an image: tiles of rows, then the rows that are left one by one."""
         tile, rest = self.names.var("tile"), self.names.var("rest")
-        size, wide = self.size
+        size, wide = self.of.rows.made, self.of.columns.made
         tiles = size // self.high
-        several = loops_around([(tile, tiles)], self._line(tile * self.high, self.high, after))
+        several = loops_around([(tile, tiles)], self._line(tile * self.high, self.high))
         left = size - tiles * self.high
-        single = loops_around([(rest, left)], self._line(tiles * self.high + rest, 1, after))
+        single = loops_around([(rest, left)], self._line(tiles * self.high + rest, 1))
         row = self.names.var("row")
-        narrow = loops_around([(row, size)], self._tile(row, 1, sc.index(0), after, narrow=True))
+        narrow = loops_around([(row, size)], self._tile(row, 1, sc.index(0), narrow=True))
         some = Branch(sc.Le(sc.index(1), wide), narrow, NOTHING)
         return Branch(sc.Le(sc.index(self.lanes), wide), Seq((several, single)), some)
 
-    def _line(self, row: sc.Scalar, many: int, after: StoredElement | None) -> Stmt:
+    def _line(self, row: sc.Scalar, many: int) -> Stmt:
         """All windows of some rows."""
         strip, column = self.names.var("strip"), self.names.var("column")
-        wide = self.size[1]
+        wide = self.of.columns.made
         if (count := known(wide)) is not None and not count % self.lanes:
-            statement = self._tile(row, many, strip * self.lanes, after)
+            statement = self._tile(row, many, strip * self.lanes)
             return loops_around([(strip, sc.index(count // self.lanes))], statement)
         place = sc.Min(strip * self.lanes, wide - self.lanes)
         inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + self.lanes, wide))  # it is
-        tile = Branch(inside, self._tile(row, many, column, after), NOTHING)
+        tile = Branch(inside, self._tile(row, many, column), NOTHING)
         strips = (wide + (self.lanes - 1)) // self.lanes
         return loops_around([(strip, strips)], Bind(column, place, tile))
 
-    def _tile(
-        self,
-        row: sc.Scalar,
-        many: int,
-        column: sc.Scalar,
-        after: StoredElement | None,
-        *,
-        narrow: bool = False,
-    ) -> Stmt:
+    def _tile(self, row: sc.Scalar, many: int, column: sc.Scalar, *, narrow: bool = False) -> Stmt:
         """The windows of a given number of rows and a vector of columns."""
-        of, (down, along) = self.of, self.of.sides
-        near, lane = self.names.var("near"), self.names.var("lane")
-        here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}
+        of = self.of
         at_row, at_column = of.data.indices[-2:]
-        there = (self.block, dim(at_row - down.start), dim(at_column - along.start))
-        read: dict[Term, sc.Scalar] = {of.inside: sc.Load(self.pad, there)}
-        value = substitute(replaced(of.reduction, read), {**here})
-        walk = LoopOrder(
-            ((near, sc.index(many)), (lane, sc.index(self.lanes))),
-            tuple([here.get(axis, axis) for axis in of.fold.axes]),
-            value,
-            2,
-            tuple(here.items()),
-            "vectorized",
-            sc.Lt(here[along.axis], self.size[1]) if narrow else None,
-            (near, *of.reduction.axes),
-        )
-        return in_registers(walk, self.whole.result, after, self.names)
+        there = (self.block, dim(at_row - of.rows.start), dim(at_column - of.columns.start))
+        read = sc.Load(self.pad, there)
+        return of.tile(row, many, column, self.lanes, lambda near, lane: read, narrow=narrow)
