@@ -8,6 +8,7 @@
 
 A size may be open: a term over the `dims` of the program, which are known when it is called.
 
+>>> from plica.ir.type import f32
 >>> Slot("temporary", 0, (3, 2), f32).bytes
 24
 """
@@ -22,26 +23,11 @@ from attrs import field, frozen
 from plica.core import CompilerBug, digest
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop import Kernel, Scalar, ScalarVar, index
-from plica.ir.type import DType, f32, product
+from plica.ir.type import DType, product
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.passes import LoweredKernel
-
-__all__ = [
-    "Choose",
-    "Chunks",
-    "Copy",
-    "Force",
-    "KernelOrigin",
-    "Launch",
-    "Program",
-    "RowKernel",
-    "Slot",
-    "Space",
-    "Step",
-    "f32",
-]
 
 Space = Literal["input", "output", "constant", "temporary"]
 

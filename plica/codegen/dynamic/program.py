@@ -21,6 +21,7 @@ first needed, if ever.
 
 Regions are numbered, so a routine nests as deep as the program does while this data stays flat.
 
+>>> from plica.ir.loop import index
 >>> RoutineRegion((KernelCall(0, (), (0, 0), Size(1, index(12)), (), "add"),), Yield((1,))).end
 Yield(registers=(1,))
 """
@@ -35,39 +36,10 @@ from attrs import field, frozen
 from plica.codegen.dynamic.tree import Node
 from plica.codegen.program import KernelOrigin
 from plica.ir.graph.expression import Const
-from plica.ir.loop import Kernel, Scalar, index
+from plica.ir.loop import Kernel, Scalar
 
 if TYPE_CHECKING:
     from plica.codegen.lower.passes import LoweredKernel
-
-__all__ = [
-    "Build",
-    "CallStep",
-    "Cell",
-    "ChooseStep",
-    "Close",
-    "Constant",
-    "Drop",
-    "Dup",
-    "DynamicProgram",
-    "End",
-    "Fail",
-    "Failure",
-    "FallThrough",
-    "FieldStep",
-    "ForceStep",
-    "KernelCall",
-    "OpenCell",
-    "Routine",
-    "RoutineRegion",
-    "SelectStep",
-    "Size",
-    "Step",
-    "Tail",
-    "Unpack",
-    "Yield",
-    "index",
-]
 
 
 @frozen

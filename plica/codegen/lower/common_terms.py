@@ -31,28 +31,17 @@ from typing import TypeGuard
 
 from plica.analysis.statement import reads_memory, walked, with_body, with_substatements
 from plica.core import Name, Term, free_vars, fresh, map_bottom_up, parts_first, post_order, rebuild
-from plica.ir.loop.scalar import (
-    And,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Mul,
-    Or,
-    Pair,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, Store, statements, substatements
 
 
 def common_terms(kernel: Kernel) -> Kernel:
     """The kernel with common terms of neighbours computed once."""
     nodes = list(post_order(kernel.body))
-    costly = any(isinstance(node, FloorDiv | FloorMod | Intrinsic) for node in nodes)
+    costly = any(isinstance(node, sc.FloorDiv | sc.FloorMod | sc.Intrinsic) for node in nodes)
     if not costly and not any(map(_are_rows, nodes)):
         return kernel  # most have neither
-    used = {node.name for node in nodes if isinstance(node, ScalarVar)}
+    used = {node.name for node in nodes if isinstance(node, sc.ScalarVar)}
     used |= {dim.name for dim in kernel.dims}
     dims = frozenset(kernel.dims)
 
@@ -72,7 +61,7 @@ def _in_lanes(stmt: Stmt, inside_lanes: bool) -> tuple[Stmt, tuple[bool, ...]]:
 
 def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     """The statements after bindings of terms that several of them compute."""
-    found = Counter[Scalar]()
+    found = Counter[sc.Scalar]()
     for each in seq.stmts:
         if not (costly := [*_costly(each)]):
             continue
@@ -94,11 +83,11 @@ def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     return statement
 
 
-def _variable(term: Scalar, used: set[Name]) -> ScalarVar:
+def _variable(term: sc.Scalar, used: set[Name]) -> sc.ScalarVar:
     """A new variable for a term."""
     name = fresh(Name("t"), used)
     used.add(name)
-    return ScalarVar(name, dtype_of(term))
+    return sc.ScalarVar(name, sc.dtype_of(term))
 
 
 def _are_rows(node: Term) -> TypeGuard[Seq]:
@@ -114,13 +103,13 @@ def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
     uses = Counter([store.value for store in stores])
     for term in terms:
         uses.update(_operands(term))
-    known: dict[Scalar, Scalar] = {}
-    bound: list[tuple[ScalarVar, Scalar]] = []
+    known: dict[sc.Scalar, sc.Scalar] = {}
+    bound: list[tuple[sc.ScalarVar, sc.Scalar]] = []
     for term in terms:
         parts = _operands(term)
         known[term] = rebuild(term, tuple([known[part] for part in parts])) if parts else term
         is_same = reads_memory(term) and written.isdisjoint(free_vars(term))
-        if uses[term] > 1 and is_same and not isinstance(term, Mul):
+        if uses[term] > 1 and is_same and not isinstance(term, sc.Mul):
             bound.append((_variable(term, used), known[term]))
             known[term] = bound[-1][0]
     if not bound:
@@ -131,21 +120,21 @@ def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
     return statement
 
 
-def _operands(term: Scalar) -> tuple[Scalar, ...]:
+def _operands(term: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The operands of a term that are always computed and may be shared."""
-    if not isinstance(term, Pair) or isinstance(term, And | Or):
+    if not isinstance(term, sc.Pair) or isinstance(term, sc.And | sc.Or):
         return ()
     return term.left, term.right
 
 
-def _costly(stmt: Stmt) -> Iterator[Scalar]:
+def _costly(stmt: Stmt) -> Iterator[sc.Scalar]:
     """The costly terms of a statement that mean the same anywhere."""
     for node in post_order(stmt):
-        if isinstance(node, FloorDiv | FloorMod | Intrinsic) and _is_plain(node):
+        if isinstance(node, sc.FloorDiv | sc.FloorMod | sc.Intrinsic) and _is_plain(node):
             yield node
 
 
-def _is_plain(term: Scalar) -> bool:
+def _is_plain(term: sc.Scalar) -> bool:
     return bool(free_vars(term)) and not reads_memory(term)
 
 
@@ -157,5 +146,5 @@ def _bound(stmt: Stmt) -> Iterator[Term]:
             yield from value if isinstance(value, tuple) else (value,)
 
 
-def _is_part(term: Scalar, others: list[Scalar]) -> bool:
+def _is_part(term: sc.Scalar, others: list[sc.Scalar]) -> bool:
     return any(scalar is not term and term in set(post_order(scalar)) for scalar in others)

@@ -31,62 +31,48 @@ from plica.analysis.constant_bound import interval
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
-from plica.ir.loop import scalar as sc
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.stages import loads
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-)
 from plica.ir.type import known
 
 IN_ONE_THREAD: Final = ("serial", "unrolled", "vectorized")
 """Kinds of loops whose iterations one thread runs."""
 
 
-def hoist(kernel: Kernel) -> Kernel:
+def hoist(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its branches as far out as they can go."""
     return with_body(kernel, mapped(kernel.body, _moved))
 
 
-def _moved(stmt: Stmt) -> Stmt:
+def _moved(stmt: st.Stmt) -> st.Stmt:
     match stmt:
-        case For(_, _, "vectorized", Store()):
+        case st.For(_, _, "vectorized", st.Store()):
             return looked_up(stmt)
-        case For(var, extent, kind, Branch(condition, then, orelse), notes) if orelse is NOTHING:
+        case st.For(var, extent, kind, st.Branch(condition, then, st.NOTHING), notes):
             read = _settled(condition, stmt) if kind in IN_ONE_THREAD else []
             out, rest = _parted(condition, var, read)
-            inside = For(var, extent, kind, guarded(rest, then), notes)
+            inside = st.For(var, extent, kind, guarded(rest, then), notes)
             some = [] if not read or (known(extent) or 0) else [sc.Lt(sc.like(0, extent), extent)]
             return guarded([*some, *out], inside if rest else _moved(inside))
-        case For(var, extent, kind, Seq((Branch(condition, then, orelse), *rest)), notes) if (
-            orelse is NOTHING and kind in ("serial", "unrolled")
+        case st.For(
+            _, _, "serial" | "unrolled", st.Seq((st.Branch(condition, then, st.NOTHING), *rest))
         ):
-            return _first(stmt, condition, then, Seq(tuple(rest)))
-        case Bind(var, value, Branch(condition, then, orelse)) if orelse is NOTHING:
+            return _first(stmt, condition, then, st.Seq(tuple(rest)))
+        case st.Bind(var, value, st.Branch(condition, then, st.NOTHING)):
             out, rest = _parted(condition, var)
-            return guarded(out, Bind(var, value, guarded(rest, then)))
-        case Alloc(buffer, Branch(condition, then, orelse)) if orelse is NOTHING:
+            return guarded(out, st.Bind(var, value, guarded(rest, then)))
+        case st.Alloc(buffer, st.Branch(condition, then, st.NOTHING)):
             out, rest = _parted(condition, None)
-            return guarded(out, Alloc(buffer, guarded(rest, then)))
-        case Branch(condition, Branch(inner, then, other), orelse) if (
-            orelse is NOTHING and other is NOTHING
-        ):
-            return Branch(sc.And(condition, inner), then, NOTHING)
-        case Seq(stmts):
+            return guarded(out, st.Alloc(buffer, guarded(rest, then)))
+        case st.Branch(condition, st.Branch(inner, then, st.NOTHING), st.NOTHING):
+            return st.Branch(sc.And(condition, inner), then, st.NOTHING)
+        case st.Seq(stmts):
             return _together(stmts)
         case _:
             return stmt
 
 
-def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
+def _first(loop: st.For, condition: sc.Scalar, then: st.Stmt, rest: st.Stmt) -> st.Stmt:
     """Moves a conditional of the first iteration before the loop."""
     said = conjuncts(condition)
     start = sc.Eq(loop.var, sc.like(0, loop.var))
@@ -97,23 +83,23 @@ def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
     if (known(loop.extent) or 0) < 1:
         others.append(sc.Lt(sc.like(0, loop.extent), loop.extent))
     before = substitute(then, {loop.var: sc.like(0, loop.var)})
-    after = For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
-    return Seq((guarded(others, before), after))
+    after = st.For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
+    return st.Seq((guarded(others, before), after))
 
 
-def looked_up(loop: Stmt) -> Stmt:
+def looked_up(loop: st.Stmt) -> st.Stmt:
     """Vectors that are read or stored where memory says, which is the same place for all of them.
 
     What names the place is read for a row of no elements, too: so it is where memory says nothing.
     """
     match loop:
-        case For(_, _, "vectorized", Store() as store):
+        case st.For(_, _, "vectorized", st.Store() as store):
             pass
         case _:
             return loop
     named: dict[Term, sc.ScalarVar] = {}
     tests: list[sc.Scalar] = []
-    accesses: tuple[sc.Load | Store, ...] = (*_always_read(store.value), store)
+    accesses: tuple[sc.Load | st.Store, ...] = (*_always_read(store.value), store)
     for access in accesses:
         for place, size in zip(access.indices, access.buffer.shape, strict=True):
             inside = [each for each in post_order(place) if isinstance(each, sc.Load)]
@@ -133,11 +119,11 @@ def looked_up(loop: Stmt) -> Stmt:
     if not named or any(each.name in used for each in named.values()):
         return loop
     inner = map_bottom_up(lambda node: named.get(node, node), store)
-    rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    statement: Stmt = Branch(reduce(sc.And, tests), rows, rows) if tests else rows
+    rows = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
+    statement: st.Stmt = st.Branch(reduce(sc.And, tests), rows, rows) if tests else rows
     for each, var in named.items():
         assert isinstance(each, sc.Scalar)
-        statement = Bind(var, each, statement)
+        statement = st.Bind(var, each, statement)
     return statement
 
 
@@ -156,13 +142,13 @@ def _always_read(of: sc.Scalar) -> list[sc.Load]:
     return found
 
 
-def _single(stmt: Stmt) -> Stmt:
-    return stmt.stmts[0] if isinstance(stmt, Seq) and len(stmt.stmts) == 1 else stmt
+def _single(stmt: st.Stmt) -> st.Stmt:
+    return stmt.stmts[0] if isinstance(stmt, st.Seq) and len(stmt.stmts) == 1 else stmt
 
 
-def guarded(conditions: Sequence[sc.Scalar], stmt: Stmt) -> Stmt:
+def guarded(conditions: Sequence[sc.Scalar], stmt: st.Stmt) -> st.Stmt:
     """The statement where all conditions hold."""
-    return Branch(reduce(sc.And, conditions), stmt, NOTHING) if conditions else stmt
+    return st.Branch(reduce(sc.And, conditions), stmt, st.NOTHING) if conditions else stmt
 
 
 def _parted(
@@ -178,13 +164,15 @@ def _parted(
     return out, rest
 
 
-def _settled(condition: sc.Scalar, loop: For) -> list[sc.Scalar]:
+def _settled(condition: sc.Scalar, loop: st.For) -> list[sc.Scalar]:
     """The conditions of all iterations of a loop that read memory which the loop does not change:
     the first iteration asks them before any other that depends on it."""
-    inside = list(statements(loop.body))
-    if not all(isinstance(statement, For | Branch | Seq | Store) for statement in inside):
+    inside = list(st.statements(loop.body))
+    if not all(
+        isinstance(statement, st.For | st.Branch | st.Seq | st.Store) for statement in inside
+    ):
         return []
-    written = {each.buffer for each in inside if isinstance(each, Store)}
+    written = {each.buffer for each in inside if isinstance(each, st.Store)}
     same: list[sc.Scalar] = []
     for part in conjuncts(condition):  # a part may be defined only where those before it hold
         if loop.var in free_vars(part) or any(load.buffer in written for load in loads(part)):
@@ -193,20 +181,22 @@ def _settled(condition: sc.Scalar, loop: For) -> list[sc.Scalar]:
     return [part for part in same if reads_memory(part)]
 
 
-def _together(stmts: Sequence[Stmt]) -> Stmt:
+def _together(stmts: Sequence[st.Stmt]) -> st.Stmt:
     """A sequence whose statements are all under some conditions is under them as a whole."""
-    if not stmts or not all(isinstance(each, Branch) and each.orelse is NOTHING for each in stmts):
-        return Seq(tuple(stmts))
-    each_says = [conjuncts(each.condition) for each in stmts if isinstance(each, Branch)]
+    if not stmts or not all(
+        isinstance(each, st.Branch) and each.orelse is st.NOTHING for each in stmts
+    ):
+        return st.Seq(tuple(stmts))
+    each_says = [conjuncts(each.condition) for each in stmts if isinstance(each, st.Branch)]
     common = [
         one
         for one in each_says[0]
         if not reads_memory(one) and all(one in said for said in each_says[1:])
     ]
     if not common:
-        return Seq(tuple(stmts))
+        return st.Seq(tuple(stmts))
     parts = []
     for stmt, said in zip(stmts, each_says, strict=True):
-        assert isinstance(stmt, Branch)
+        assert isinstance(stmt, st.Branch)
         parts.append(guarded([one for one in said if one not in common], stmt.then))
-    return guarded(common, Seq(tuple(parts)))
+    return guarded(common, st.Seq(tuple(parts)))

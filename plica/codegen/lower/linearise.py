@@ -15,6 +15,7 @@ from typing import Final
 
 from attrs import evolve
 
+from plica.codegen import program as programs
 from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.processor import processor
 from plica.codegen.lower.region import RegionTree
@@ -34,19 +35,6 @@ from plica.codegen.lower.step import (
     shown,
     steps_below,
     views,
-)
-from plica.codegen.program import (
-    Choose,
-    Chunks,
-    Copy,
-    Force,
-    KernelOrigin,
-    Launch,
-    Program,
-    RowKernel,
-    Slot,
-    Space,
-    Step,
 )
 from plica.core import CompilerBug, Term, digest, post_order
 from plica.core.diagnostic import MAX_TENSOR_BYTES, spanned_bytes, too_large
@@ -78,7 +66,7 @@ def linearised(
     built: Callable[[str], object] | None = None,
     *,
     parts: bool = False,
-) -> Program:
+) -> programs.Program:
     """The program of a resolved and decomposed module, each kernel of which is scheduled.
 
     `built` is called for every kernel built on the way, with its digest. With `parts`, a slot may
@@ -94,7 +82,7 @@ def linearised(
 
     def build(
         inputs: tuple[str, ...], barred: frozenset[Expr] | None
-    ) -> tuple[Program, Mapping[Expr, int]]:
+    ) -> tuple[programs.Program, Mapping[Expr, int]]:
         maker = _Maker(schedule, built, of.definitions(), inputs, frozenset(dims))
         maker.barred = barred
         made = maker.program(function.params, function.body)
@@ -136,8 +124,8 @@ class _Maker:
         self.donated: dict[int, int] = {}  # slots of such inputs, and of what is written there
         self.schedule, self.built, self.table = schedule, built, table
         self.tree = RegionTree()
-        self.slots: list[Slot] = []
-        self.counts: dict[Space, int] = {}
+        self.slots: list[programs.Slot] = []
+        self.counts: dict[programs.Space, int] = {}
         self.given: dict[Expr, int] = {}  # slots of inputs and constants
         self.made: dict[Value, int] = {}  # slots of results
         self.wishes: dict[Value, list[tuple[int, int]]] = {}  # region and slot to end in
@@ -147,11 +135,13 @@ class _Maker:
         self.steps: list[list[tuple[int, Pending]]] = [[]]
         self.copies: list[list[PendingCopy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
-        self.origins: dict[str, KernelOrigin] = {}  # how scheduled kernels came about, by digest
+        self.origins: dict[
+            str, programs.KernelOrigin
+        ] = {}  # how scheduled kernels came about, by digest
         self.lowered: dict[Kernel, LoweredKernel] = {}
         self.passed_over: dict[str, None] = {}  # schedules that could not be lowered, and why
 
-    def program(self, params: tuple[Var, ...], body: Expr) -> Program:
+    def program(self, params: tuple[Var, ...], body: Expr) -> programs.Program:
         """The whole: steps from the last to the first, so that all uses of each are known."""
         for param in params:
             for leaf in leaves(param):
@@ -170,12 +160,12 @@ class _Maker:
         self.steps[0] += self.put.values()
         regions = []
         for steps, copies in zip(self.steps, self.copies, strict=True):
-            done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
+            done: list[programs.Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
             regions.append(
-                (*done, *(Copy(self.where(copy.source), copy.target) for copy in copies))
+                (*done, *(programs.Copy(self.where(copy.source), copy.target) for copy in copies))
             )
         kernels = list(self.kernels.values())
-        return Program(
+        return programs.Program(
             kernels=tuple([kernel for _, kernel, _ in kernels]),
             names=tuple([name for _, _, name in kernels]),
             slots=tuple(self.slots),
@@ -201,7 +191,7 @@ class _Maker:
         if len(users) > 1:
             region = self.opened(self.tree.child(self.tree.common(users)))
             for user in users:
-                self.steps[user].append((index, Force(len(self.thunks))))
+                self.steps[user].append((index, programs.Force(len(self.thunks))))
             self.thunks.append(region)
         if isinstance(step, If):
             self.choose(step, index, region)
@@ -249,7 +239,7 @@ class _Maker:
         shape = static_shape(of)
         assert shape is not None  # where sizes are open there are no parts
         start = inside.offset + offset
-        return self.add(Slot(inside.space, inside.index, shape, of.dtype, within, start))
+        return self.add(programs.Slot(inside.space, inside.index, shape, of.dtype, within, start))
 
     def launch(self, step: Expr, index: int, region: int) -> None:
         if isinstance(step, Call) and isinstance(step.callee, Var):
@@ -291,7 +281,7 @@ class _Maker:
         if self.built is not None:
             self.built(key)
         if isinstance(called, Kernel):  # what an extern does is nobody's to lower
-            self.origins.setdefault(key, KernelOrigin(before, Trace(())))
+            self.origins.setdefault(key, programs.KernelOrigin(before, Trace(())))
         results = list(leaves(step))
         targets = [self.result((step, at), region, leaf) for at, leaf in enumerate(results)]
         for read in step.args:
@@ -377,7 +367,7 @@ class _Maker:
         """A slot for a kernel's scratch memory."""
         sizes = [greater(made.over_dims(size), index_term(0)) for size in of.shape]
         shape = tuple([n if (n := known(size)) is not None else size for size in sizes])
-        return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
+        return self.add(programs.Slot("temporary", self.count("temporary"), shape, of.dtype))
 
     def need(self, leaf: Expr, region: int) -> None:
         """Note that a tensor is needed in a region."""
@@ -422,33 +412,33 @@ class _Maker:
             self.copies.append([])
         return region
 
-    def slot(self, space: Space, leaf: Expr, region: int = 0) -> int:
+    def slot(self, space: programs.Space, leaf: Expr, region: int = 0) -> int:
         of = type_of(leaf)
         if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         if (shape := static_shape(of)) is None:
             sizes = [greater(dim, index_term(0)) for dim in of.shape] if region else of.shape
             open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
-            return self.add(Slot(space, self.count(space), open_, of.dtype))
+            return self.add(programs.Slot(space, self.count(space), open_, of.dtype))
         if spanned_bytes(shape, of.dtype.bytes) > MAX_TENSOR_BYTES:
             raise UnsupportedError(too_large(str(of)))
-        return self.add(Slot(space, self.count(space), shape, of.dtype))
+        return self.add(programs.Slot(space, self.count(space), shape, of.dtype))
 
-    def count(self, space: Space) -> int:
+    def count(self, space: programs.Space) -> int:
         """The number of the next slot of a space."""
         index = self.counts.get(space, 0)
         self.counts[space] = index + 1
         return index
 
-    def add(self, slot: Slot) -> int:
+    def add(self, slot: programs.Slot) -> int:
         self.slots.append(slot)
         return len(self.slots) - 1
 
-    def given_to(self, of: PendingLaunch) -> Launch:
+    def given_to(self, of: PendingLaunch) -> programs.Launch:
         """A launch with the slots of its arguments."""
         args = (*(self.where(read) for read in of.reads), *of.targets)
         found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
-        return Launch(found[0], args, of.source, of.term, of.sizes, of.least)
+        return programs.Launch(found[0], args, of.source, of.term, of.sizes, of.least)
 
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""
@@ -459,21 +449,23 @@ class _Maker:
             self.made[value] = self.part(self.where(of), offset, leaf)
         return self.given[leaf] if value is None else self.made[value]
 
-    def finish(self, step: Pending) -> Step:
+    def finish(self, step: Pending) -> programs.Step:
         match step:
             case PendingChunks(_, _, _, _, source, term):
                 inside = [(size, self.given_to(each), bytes_) for size, each, bytes_ in step.pieces]
-                pieces = tuple([RowKernel(size, e.kernel, e.args, b) for size, e, b in inside])
+                pieces = tuple(
+                    [programs.RowKernel(size, e.kernel, e.args, b) for size, e, b in inside]
+                )
                 args = tuple(dict.fromkeys(slot for piece in pieces for slot in piece.args))
                 first = pieces[0].kernel
-                return Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
+                return programs.Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
             case PendingLaunch():
                 return self.given_to(step)
             case PendingCopy(source, target):
-                return Copy(self.where(source), target)
+                return programs.Copy(self.where(source), target)
             case PendingChoose(condition, then, orelse):
-                return Choose(self.where(condition), then, orelse)
-            case Force():
+                return programs.Choose(self.where(condition), then, orelse)
+            case programs.Force():
                 return step
 
 

@@ -22,29 +22,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from plica.runtime.cuda.step import (
-    DAMAGED_LAUNCH,
-    MAX_BYTES,
-    MAX_GRID,
-    Block,
-    DeviceCopy,
-    DeviceLaunch,
-    DeviceProgram,
-    DeviceStep,
-    Number,
-    SharedBytes,
-    are_possible,
-    arranged,
-    from_data,
-    to_data,
-)
+from plica.runtime.cuda import step as fixed
 from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import damaged
 from plica.runtime.size_text import NoSize, names_of, number_of
 from plica.runtime.typed_json import Annotated, ClassVar, dataclass, plain, read
 
 Sizes: TypeAlias = Mapping[str, int]
-Blocks: TypeAlias = Annotated[int, range(1, MAX_BYTES)]
+Blocks: TypeAlias = Annotated[int, range(1, fixed.MAX_BYTES)]
 
 MAX_BLOCKS: Final = 1 << 23
 MAX_INT32: Final = (1 << 31) - 1
@@ -67,24 +52,24 @@ class OpenSlot:
 
     space: Literal["input", "output", "constant", "temporary"]
     bytes: str
-    room: Number = 0
+    room: fixed.Number = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLaunch:
     """A function over the tensors of some slots, then sizes."""
 
-    DAMAGED: ClassVar = DAMAGED_LAUNCH
+    DAMAGED: ClassVar = fixed.DAMAGED_LAUNCH
 
     function: str
     grid: tuple[str, str, str]
-    block: Block
-    shared: SharedBytes
-    slots: tuple[Number, ...]
+    block: fixed.Block
+    shared: fixed.SharedBytes
+    slots: tuple[fixed.Number, ...]
     numbers: tuple[str, ...] = ()
     least: tuple[str, ...] = ()  # what must not be negative
     scratch: tuple[
-        Number, ...
+        fixed.Number, ...
     ] = ()  # the bytes of further buffers, which stand behind those of slots
     maps: tuple[TileMap, ...] = ()
 
@@ -96,9 +81,9 @@ class OpenLaunch:
     @property
     def is_possible(self) -> bool:
         """Whether a block has no more threads than it can, and maps are of what is given."""
-        return are_possible(self.block, self.maps, len(self.slots) + len(self.scratch))
+        return fixed.are_possible(self.block, self.maps, len(self.slots) + len(self.scratch))
 
-    def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
+    def at(self, sizes: Sizes) -> tuple[list[fixed.DeviceLaunch], list[int]]:
         """The launches, empty if there is no work, and the scratch sizes."""
         x, y, z = (number_of(each, sizes) for each in self.grid)
         if min(x, y, z) <= 0:
@@ -107,7 +92,7 @@ class OpenLaunch:
         if x > MAX_BLOCKS or max(numbers, default=0) > MAX_INT32:
             raise TooLarge(self.function)
         return [
-            DeviceLaunch(
+            fixed.DeviceLaunch(
                 self.function, checked_grid((x, y, z)), self.block, self.shared, self.slots,
                 len(self.scratch), self.maps, numbers,
             )
@@ -121,13 +106,13 @@ class RowFunction:
 
     function: str
     grid: tuple[Blocks, Blocks, Blocks]
-    block: Block
-    shared: SharedBytes
+    block: fixed.Block
+    shared: fixed.SharedBytes
 
     @property
     def is_possible(self) -> bool:
         """Whether a block has no more threads than it can."""
-        return are_possible(self.block, (), 0)
+        return fixed.are_possible(self.block, (), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +121,8 @@ class RowPiece:
     one part of the rows."""
 
     size: Blocks
-    slots: tuple[Number, ...]
-    scratch: tuple[Number, ...]
+    slots: tuple[fixed.Number, ...]
+    scratch: tuple[fixed.Number, ...]
     functions: tuple[RowFunction, ...]
 
 
@@ -145,7 +130,7 @@ class RowPiece:
 class RowLaunch:
     """The rows of tensors, each like another; the last piece is of one row."""
 
-    DAMAGED: ClassVar = DAMAGED_LAUNCH
+    DAMAGED: ClassVar = fixed.DAMAGED_LAUNCH
 
     rows: str
     pieces: tuple[RowPiece, ...]
@@ -167,7 +152,7 @@ class RowLaunch:
         sizes = [piece.size for piece in self.pieces]
         return sizes[-1:] == [1] and sizes == sorted(set(sizes), reverse=True)
 
-    def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
+    def at(self, sizes: Sizes) -> tuple[list[fixed.DeviceLaunch], list[int]]:
         """The launches for a given number of rows, and their scratch memory."""
         rows = number_of(self.rows, sizes)
         if rows <= 0:
@@ -175,7 +160,7 @@ class RowLaunch:
         piece = next(row_piece for row_piece in self.pieces if row_piece.size <= rows)
         parts = -(-rows // piece.size)
         launches = [
-            DeviceLaunch(
+            fixed.DeviceLaunch(
                 each.function, checked_grid((each.grid[0] * parts, *each.grid[1:])), each.block,
                 each.shared, piece.slots, len(piece.scratch), numbers=(rows,),
             )
@@ -188,8 +173,8 @@ class RowLaunch:
 class OpenCopy:
     """All of a slot to another."""
 
-    source: Number
-    target: Number
+    source: fixed.Number
+    target: fixed.Number
 
     texts: ClassVar[tuple[str, ...]] = ()
 
@@ -226,17 +211,17 @@ class OpenProgram:
                 found |= {f.function: f.shared for piece in step.pieces for f in piece.functions}
         return found
 
-    def at(self, sizes: Sizes) -> DeviceProgram:
+    def at(self, sizes: Sizes) -> fixed.DeviceProgram:
         """The program for some sizes.
 
         Raises `TooLarge` where memory or blocks do not suffice, `NoValue` where a step has none.
         """
-        steps: list[DeviceStep] = []
+        steps: list[fixed.DeviceStep] = []
         scratch: list[int] = []
         bytes_ = [_bytes(slot.bytes, sizes) for slot in self.slots]
         for number, step in enumerate(self.steps):
             if isinstance(step, OpenCopy):
-                steps.append(DeviceCopy(step.source, step.target, bytes_[step.source]))
+                steps.append(fixed.DeviceCopy(step.source, step.target, bytes_[step.source]))
                 continue
             if any(number_of(each, sizes) < 0 for each in step.least):
                 raise NoValue(str(number))
@@ -249,10 +234,10 @@ class OpenProgram:
             starts.append(end)
             end += -(-_bytes(room, sizes) // ROOM) * ROOM
         offsets = {n: starts[slot.room] for n, slot in enumerate(self.slots) if slot.space == TEMP}
-        layout = arranged(bytes_, [slot.space for slot in self.slots], offsets, end, scratch)
-        if layout.size >= MAX_BYTES:
+        layout = fixed.arranged(bytes_, [slot.space for slot in self.slots], offsets, end, scratch)
+        if layout.size >= fixed.MAX_BYTES:
             raise TooLarge(str(layout.size))
-        return DeviceProgram(tuple(steps), layout)
+        return fixed.DeviceProgram(tuple(steps), layout)
 
     def numbers(self, sizes: Sizes) -> bool:
         """Whether no size is negative that must not be."""
@@ -265,14 +250,14 @@ ROOM: Final = 256  # rooms begin at multiples of this
 
 def _bytes(text: str, sizes: Sizes) -> int:
     found = number_of(text, sizes)
-    if found >= MAX_BYTES:
+    if found >= fixed.MAX_BYTES:
         raise TooLarge(text)
     return max(found, 0)
 
 
 def checked_grid(of: tuple[int, int, int]) -> tuple[int, int, int]:
     """Blocks of a launch, which must not be more than there can be."""
-    if any(each > most for each, most in zip(of, MAX_GRID, strict=True)):
+    if any(each > most for each, most in zip(of, fixed.MAX_GRID, strict=True)):
         raise TooLarge(str(of))
     return of
 
@@ -280,16 +265,16 @@ def checked_grid(of: tuple[int, int, int]) -> tuple[int, int, int]:
 # --- as data --------------------------------------------------------------------------------------
 
 
-def device_data(of: DeviceProgram | OpenProgram) -> dict[str, Any]:
+def device_data(of: fixed.DeviceProgram | OpenProgram) -> dict[str, Any]:
     """A program with static or open sizes as JSON data."""
-    data: dict[str, Any] = plain(of) if isinstance(of, OpenProgram) else to_data(of)
+    data: dict[str, Any] = plain(of) if isinstance(of, OpenProgram) else fixed.to_data(of)
     return data
 
 
-def device_from_data(given: object) -> DeviceProgram | OpenProgram:
+def device_from_data(given: object) -> fixed.DeviceProgram | OpenProgram:
     """The program of either kind that was written down."""
     opened = isinstance(given, dict) and "dims" in given
-    return open_from_data(given) if opened else from_data(given)
+    return open_from_data(given) if opened else fixed.from_data(given)
 
 
 def open_from_data(given: object) -> OpenProgram:
