@@ -23,13 +23,11 @@ from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.target import Target
-from plica.codegen.text_equality import first_difference
-from plica.core import digest
+from plica.core import at, digest, first_difference
 from plica.ir.contract import Contract, fused, named, signless_zero
 from plica.ir.loop.statement import Barrier, Kernel, statements
 from plica.ir.passes import RENAMED, Pass, PassError, installed_pass
 from plica.ir.text.script import from_text
-from plica.ir.text.show import show_kernel
 from plica.runtime.artefact import Artefact
 from plica.runtime.elf import UNDEFINED, parse
 from plica.runtime.error import ArtefactError, Diagnostic, PlicaError
@@ -229,10 +227,15 @@ def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator
     if name not in texts:
         yield WrongTrace(name, "There is no text of it.")
         return
-    if (differs := first_difference(show_kernel(kernel, name), texts[name])) is not None:
-        expected, found = differs
-        missing = "barrier" in expected and "barrier" not in found
+    try:
+        _, _, told = kernel_of(from_text(texts[name]))
+    except PlicaError as error:
+        yield WrongTrace(name, "Its text is no kernel.", None, error.diagnostics[0].message)
+        return
+    if (path := first_difference(kernel, told)) is not None:
+        missing = _barriers(told) < _barriers(kernel)
         what = "A barrier is missing in its text." if missing else "Its text is another kernel's."
+        expected, found = [str(at(each, path)).partition("\n")[0] for each in (kernel, told)]
         yield WrongTrace(name, what, expected, found)
 
 
