@@ -63,26 +63,18 @@ def exchanges(held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
     Blocks of a dim that several axes split are undone from the last axis on, and made again from
     the first: an axis is redone if one before it changes at the same dim.
     """
-    axes = len(held)
-    changed = [axis for axis in range(axes) if held[axis] != wanted[axis]]
-    touched = {dim for axis in changed for dim in _dims(held[axis], wanted[axis])}
-    redone = [
-        axis
-        for axis in range(axes)
-        if axis in changed
-        or (_dims(held[axis], wanted[axis]) & touched and any(before < axis for before in changed))
-    ]
-    dims = [dim for axis in redone for dim in _dims(held[axis], wanted[axis])]
+    cut = [{it.dim for it in pair if it.kind == "split"} for pair in zip(held, wanted, strict=True)]
+    changed = [axis for axis, (a, b) in enumerate(zip(held, wanted, strict=True)) if a != b]
+    touched = {dim for axis in changed for dim in cut[axis]}
+    redone = [axis for axis, dims in enumerate(cut)
+              if axis in changed or (dims & touched and min(changed) < axis)]  # fmt: skip
+    dims = [dim for axis in redone for dim in cut[axis]]
     if len(set(dims)) == len(dims):  # no dim is cut twice: axes do not depend on one another
         direct = [each for axis in redone for each in _direct(axis, held[axis], wanted[axis])]
         return tuple(sorted(direct, key=lambda each: each.op == "all_gather"))
     undone = [each for axis in reversed(redone) for each in _direct(axis, held[axis], REPLICATED)]
     made = [each for axis in redone for each in _direct(axis, REPLICATED, wanted[axis])]
     return (*undone, *made)
-
-
-def _dims(held: Placement, wanted: Placement) -> set[int]:
-    return {placement.dim for placement in (held, wanted) if placement.kind == "split"}
 
 
 def _direct(axis: int, held: Placement, wanted: Placement) -> Iterator[MeshExchange]:

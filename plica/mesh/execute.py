@@ -13,14 +13,15 @@ sums that are cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
-from plica.core import Name
+from plica.core import Name, Term, rebuild
 from plica.core.collector import paused
 from plica.ir.graph.expression import Apply, Const, Expr, Function, Project, Tuple, Var, attr
 from plica.ir.graph.module import Module, main_module
@@ -74,89 +75,68 @@ class CollectiveStep:
     value: Expr
     result: Expr
 
+    @property
+    def inputs(self) -> tuple[Expr, ...]:
+        """The values that it reads."""
+        return (self.value,)
+
 
 @lru_cache(maxsize=64)
 def steps_of(sharded: ShardedProgram) -> tuple[LocalSegment | CollectiveStep, ...]:
-    """The segments and collectives of the program of a device, in an order to run them."""
-    main = sharded.module.main_function()
-    nodes = expressions(main.body)
-    names = sharded.mesh.names
+    """The segments and collectives of the program of a device, in an order to run them: a value is
+    of the level of its operands, and a collective leads to the next one."""
+    body, names = sharded.module.main_function().body, sharded.mesh.names
     level: dict[Expr, int] = {}
-    made: dict[int, list[Expr]] = {}
-    exchanged: dict[int, list[CollectiveStep]] = {}
-    for node in nodes:
+    inside: dict[int, list[Expr]] = defaultdict(list)
+    exchanged: dict[int, list[CollectiveStep]] = defaultdict(list)
+    outside = dict.fromkeys(operands(body))  # results, and what another level reads
+    for node in expressions(body):
+        parts = operands(node)
+        here = max([level[part] for part in parts], default=0)
         if isinstance(node, Apply) and node.op == OWN:
-            collective, source = _sandwich(node, names)
-            level[node] = level[source] + 1
-            exchanged.setdefault(level[node], []).append(CollectiveStep(collective, source, node))
-        else:
-            level[node] = max([level[part] for part in operands(node)], default=0)
-            if isinstance(node, Apply) and node.op != STACK and not _is_collective(node):
-                made.setdefault(level[node], []).append(node)
-    wanted = _wanted_outside(nodes, level, main.body)
+            here += 1
+            exchanged[here].append(_collective(node, names))
+        elif isinstance(node, Project | Apply) and not any(_is_stack(it) for it in (node, *parts)):
+            inside[here].append(node)
+        level[node] = here
+        outside |= {part: None for part in parts if level[part] != here or _is_stack(node)}
     steps: list[LocalSegment | CollectiveStep] = []
     for at in range(max(level.values(), default=0) + 1):
-        steps += exchanged.get(at, ())
-        inside = [node for node in made.get(at, ()) if not isinstance(node, Tuple)]
-        if inside:
-            steps.append(_segment(inside, wanted, level))
+        steps += exchanged[at]
+        if inside[at]:
+            steps.append(_segment(inside[at], outside))
     return tuple(steps)
 
 
-def _is_collective(node: Apply) -> bool:
-    return any(isinstance(part, Apply) and part.op == STACK for part in node.args)
+def _is_stack(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op == STACK
 
 
-def _sandwich(node: Apply, names: Sequence[str]) -> tuple[MeshExchange, Expr]:
-    """The collective between `stack_devices` and `own_device`, and the value of the device."""
-    inner = node.args[0]
+def _collective(node: Apply, names: Sequence[str]) -> CollectiveStep:
+    """The collective between `stack_devices` and `own_device`."""
+    (inner,) = node.args
     assert isinstance(inner, Apply)
-    rows = inner.args[0]
-    assert isinstance(rows, Apply)
-    return MeshExchange(inner.op, names.index(attr(node, "axis")), inner.attrs), rows.args[0]
+    (rows,) = inner.args
+    exchange = MeshExchange(inner.op, names.index(attr(node, "axis")), inner.attrs)
+    return CollectiveStep(exchange, operands(rows)[0], node)
 
 
-def _wanted_outside(
-    nodes: Sequence[Expr], level: Mapping[Expr, int], body: Expr
-) -> dict[Expr, None]:
-    """The tensors that something of another level reads, or that are results."""
-    found: dict[Expr, None] = dict.fromkeys(operands(body))
-    for node in nodes:
-        for part in operands(node):
-            crossing = level[part] != level[node] or (isinstance(node, Apply) and node.op == STACK)
-            if crossing and not isinstance(part, Const):
-                found[part] = None
-    return found
-
-
-def _segment(inside: Sequence[Expr], wanted: Mapping[Expr, None], level: Mapping[Expr, int]
-             ) -> LocalSegment:  # fmt: skip
+def _segment(inside: Sequence[Expr], outside: Mapping[Expr, None]) -> LocalSegment:
     """The operators of one level as a module, whose parameters are numbered."""
-    own = set(inside)
-    inputs: dict[Expr, Expr] = {}
-    memo: dict[Expr, Expr] = {}
+    inputs: dict[Expr, Var] = {}
+    local: dict[Term, Term] = {}
 
-    def given(part: Expr) -> Expr:
-        if isinstance(part, Const):
-            return part
-        if isinstance(part, Project) and part.value in own:
-            return Project(memo[part.value], part.index)
-        if part in own:
-            return memo[part]
+    def given(part: Term) -> Term:
+        if part in local or isinstance(part, Const) or not isinstance(part, Expr):
+            return local.get(part, part)
         return inputs.setdefault(part, Var(Name("x", len(inputs)), type_of(part)))
 
     for node in inside:
-        assert isinstance(node, Apply)
-        memo[node] = Apply(node.op, tuple(map(given, node.args)), node.attrs)
-    at = level[inside[0]]
-    outputs = [
-        part for part in wanted
-        if level[part] == at and (part in own or (isinstance(part, Project) and part.value in own))
-    ]  # fmt: skip
-    params = tuple([each for each in inputs.values() if isinstance(each, Var)])
-    body = Tuple(tuple(map(given, outputs)))
-    module = infer(main_module(Function((), (), params, None, body)))
-    return LocalSegment(module, tuple(inputs), tuple(outputs))
+        local[node] = rebuild(node, tuple(map(given, node._children)))
+    outputs = [part for part in outside if part in local]
+    items = [made for part in outputs if isinstance(made := local[part], Expr)]
+    function = Function((), (), tuple(inputs.values()), None, Tuple(tuple(items)))
+    return LocalSegment(infer(main_module(function)), tuple(inputs), tuple(outputs))
 
 
 def interpreted(module: Module, rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
@@ -177,12 +157,8 @@ def execute(
         param: {device: held[device][at] for device in medium.devices}
         for at, param in enumerate(main.params)
     }
-    last: dict[Expr, int] = {}
-    steps = steps_of(sharded)
-    for at, step in enumerate(steps):
-        for expr in step.inputs if isinstance(step, LocalSegment) else (step.value,):
-            last[expr] = at
-    finals = operands(main.body)
+    steps, finals = steps_of(sharded), operands(main.body)
+    last = {expr: at for at, step in enumerate(steps) for expr in step.inputs}
     for at, step in enumerate(steps):
         if isinstance(step, CollectiveStep):
             given = values[step.value]
@@ -195,8 +171,7 @@ def execute(
             for device, key in keys.items():
                 for out, array in zip(step.outputs, made[key], strict=True):
                     values.setdefault(out, {})[device] = array
-        used = step.inputs if isinstance(step, LocalSegment) else (step.value,)
-        for expr in used:
+        for expr in step.inputs:
             if last[expr] == at and expr not in finals:
                 del values[expr]
     return {
@@ -211,17 +186,15 @@ def execute(
 
 def blocks(mesh: Mesh, array: Array, layout: Layout, devices: Sequence[int]) -> Values:
     """What some devices hold of an array; equal blocks are one array."""
-    memo: dict[tuple[tuple[int, int], ...], Array] = {}
-    found: Values = {}
+    memo: dict[str, Array] = {}
+    values: Values = {}
     for device in devices:
         where = mesh.block(array.shape, layout, device)
-        key = tuple([(each.start, each.stop) for each in where])
-        if key not in memo:
-            memo[key] = np.ascontiguousarray(array[where]).reshape(
-                mesh.local_shape(array.shape, layout)
-            )
-        found[device] = memo[key]
-    return found
+        if str(where) not in memo:
+            shape = mesh.local_shape(array.shape, layout)
+            memo[str(where)] = np.ascontiguousarray(array[where]).reshape(shape)
+        values[device] = memo[str(where)]
+    return values
 
 
 def held_arrays(
@@ -231,13 +204,16 @@ def held_arrays(
     program = sharded.program
     given = [np.asarray(leaf) for leaf in leaves(tuple(args))]
     check_inputs(sharded, given)
-    held: dict[int, list[Array]] = {device: [] for device in devices}
-    for held_value in sharded.held:
-        constant = program.constants.get(held_value.value)
-        array = given[held_value.value] if constant is None else constant.numpy()
-        for device, block in blocks(sharded.mesh, array, held_value.layout, devices).items():
-            held[device].append(block)
-    return held
+    whole = dict(enumerate(given)) | {v: c.numpy() for v, c in program.constants.items()}
+    return in_blocks(sharded, [(whole[held.value], held.layout) for held in sharded.held], devices)
+
+
+def in_blocks(
+    sharded: ShardedProgram, arrays: Iterable[tuple[Array, Layout]], devices: Sequence[int]
+) -> dict[int, list[Array]]:
+    """What each device holds of some arrays, in their order."""
+    rows = [blocks(sharded.mesh, array, layout, devices) for array, layout in arrays]
+    return {device: [row[device] for row in rows] for device in devices}
 
 
 def check_inputs(sharded: ShardedProgram, given: Sequence[Array]) -> None:
@@ -271,15 +247,11 @@ class SimulatedDevices:
     def exchange(self, mesh: Mesh, collective: MeshExchange, values: Values) -> Values:
         """The rows of the collective over each group of devices."""
         results: Values = {}
-        for device in self.devices:
-            group = mesh.group(device, collective.axis)
-            if device != group[0]:
-                continue
-            given = [values[each] for each in group]
-            rows = _meaning(collective, np.stack(given))
+        for group in {mesh.group(device, collective.axis) for device in self.devices}:
+            rows = _meaning(collective, np.stack([values[device] for device in group]))
             same = collective.op in {"all_reduce", "all_gather"}
-            for at, each in enumerate(group):
-                results[each] = results[group[0]] if same and at else rows[at]
+            parts = [rows[0]] * len(group) if same else rows  # equal ones are one object
+            results |= dict(zip(group, parts, strict=True))
         return results
 
     def agree(self, what: str, facts: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ from plica.mesh.mesh import PARTIAL_SUM, REPLICATED, Placement, partial, placed,
 Types: TypeAlias = tuple[TensorType, ...]
 Placements: TypeAlias = tuple[Placement, ...]
 Candidate: TypeAlias = "tuple[Placements, Placements, sc.ScalarVar | None]"
-"""Placements of arguments and results; the axis of a reduction that is cut, if one is."""
+"""Placements of arguments and results, and the axis that is split, if one is."""
 
 
 @frozen
@@ -69,14 +69,10 @@ def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[Shard
     if record is None or outputs is None:
         return ()
     accepted: dict[tuple[Placements, Placements], ShardedForm] = {}
-    for *key, axis in (
-        *_by_results(outputs, devices), *_by_reduction(outputs, devices), *_linear(outputs),
-    ):  # fmt: skip
-        arguments, results = key
-        if (arguments, results) not in accepted:
-            candidate = arguments, results, axis
+    for candidate in (*_by_axes(outputs, devices), *_linear(outputs)):
+        if candidate[:2] not in accepted:
             for changed in _on_blocks(record, attributes, types, outputs, candidate, devices):
-                accepted[arguments, results] = ShardedForm(arguments, results, changed)
+                accepted[candidate[:2]] = ShardedForm(*candidate[:2], changed)
                 break
     return tuple(accepted.values())
 
@@ -102,43 +98,41 @@ Dims: TypeAlias = tuple[int | None, ...]
 """For each argument the dim that is split, -1 for none, None where nothing is read of it."""
 
 
-def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
-    """Splits of a dim of the first result, and of the dims of the others that follow from it."""
-    first, *others = [_dim_splits(output, devices) for output in outputs]
-    for dim, arguments in first.items():
-        results = [split(dim)]
+def _moved(of: Compute, devices: int) -> Iterator[tuple[sc.ScalarVar, Placement, Dims]]:
+    """Each axis that can be split, with what that makes of the result and asks of the arguments;
+    those that are read for their shape alone are split like the result."""
+    reductions = [node for node in post_order(of.body) if isinstance(node, sc.Reduce)]
+    bounds = [(of.axes, of.shape), *[(node.axes, node.extents) for node in reductions]]
+    axes = [pair for bound in bounds for pair in zip(*bound, strict=True)]
+    for at, (axis, size) in enumerate(axes):
+        extent = known(size)
+        if not extent or extent % devices:
+            continue
+        dims, state = _fold(of, {axis: extent // devices}, devices)
+        if at < len(of.axes) and state in (SAME, ZERO):
+            like = [at if x.shape == of.shape else None for x in of.inputs]
+            yield axis, split(at), _joined(dims, like)
+        elif state in MEANING and any(dim is not None and dim >= 0 for dim in dims):
+            yield axis, partial(state), dims
+
+
+def _by_axes(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
+    """Splits of an axis of the first result, and of those of the others that ask the same."""
+    first, *others = [[*_moved(output, devices)] for output in outputs]
+    for axis, placement, dims in first:
+        results = [placement]
         for options in others:
-            like = sorted(options, key=lambda other: other != dim)
-            fitting = [other for other in like if _agree(arguments, options[other])]
-            results += map(split, fitting[:1])
+            for _, other, asked in sorted(options, key=lambda option: option[1] is not placement):
+                if all(None in pair or len({*pair}) == 1 for pair in zip(dims, asked, strict=True)):
+                    results.append(other)
+                    dims = _joined(dims, asked)
+                    break
         if len(results) == len(outputs):
-            yield tuple(map(placed, arguments)), tuple(results), None
+            yield tuple(map(placed, dims)), tuple(results), axis
 
 
-def _agree(one: Dims, two: Dims) -> bool:
-    return all(None in (a, b) or a == b for a, b in zip(one, two, strict=True))
-
-
-def _dim_splits(of: Compute, devices: int) -> dict[int, Dims]:
-    """Each dim of a result that can be split, with what that asks of the arguments; those that are
-    read for their shape alone are split alike."""
-    splits = {}
-    for dim, (axis, size) in enumerate(zip(of.axes, of.shape, strict=True)):
-        dims, state = _followed(of, axis, size, devices)
-        if state in (SAME, ZERO):
-            like = [dim if x.shape == of.shape else None for x in of.inputs]
-            splits[dim] = tuple([b if a is None else a for a, b in zip(dims, like, strict=True)])
-    return splits
-
-
-def _by_reduction(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
-    """Splits of an axis that is reduced: each device has a term of the result."""
-    for node in post_order(outputs[0].body) if len(outputs) == 1 else ():
-        if isinstance(node, sc.Reduce):
-            for axis, extent in zip(node.axes, node.extents, strict=True):
-                dims, state = _followed(outputs[0], axis, extent, devices)
-                if state in MEANING and any(dim is not None and dim >= 0 for dim in dims):
-                    yield tuple(map(placed, dims)), (partial(node.combiner),), axis
+def _joined(dims: Sequence[int | None], others: Sequence[int | None]) -> Dims:
+    return tuple([b if a is None else a for a, b in zip(dims, others, strict=True)])
 
 
 def _linear(outputs: tuple[Compute, ...]) -> Iterator[Candidate]:
@@ -170,17 +164,9 @@ ZERO: Final = "zero"
 UNKNOWN: Final = "unknown"
 
 
-def _followed(of: Compute, axis: sc.ScalarVar, size: sc.Scalar, devices: int) -> tuple[Dims, State]:
-    """The dims along which the arguments move if an axis moves by a block, and the state of an
-    element; unknown where it depends on more than blocks, or the devices do not divide the size."""
-    extent = known(size)
-    if not extent or extent % devices:
-        return (), UNKNOWN
-    return _fold(of, {axis: extent // devices}, devices)
-
-
 def _fold(of: Compute, given: Mapping[Term, State], devices: int) -> tuple[Dims, State]:
-    """The same, given the states of an axis, or of the elements of arguments."""
+    """The dims along which the arguments move, and the state of an element, given the states of an
+    axis or of arguments; unknown where an element depends on more than blocks."""
     dims: list[int | None] = [None] * len(of.inputs)
     states = dict(given)
     for node in post_order(of.body):

@@ -143,11 +143,8 @@ class Mesh:
 
     def coordinates(self, device: int) -> tuple[int, ...]:
         """The place of a device on each axis."""
-        found = []
-        for size in reversed(self.sizes):
-            device, at = divmod(device, size)
-            found.append(at)
-        return tuple(reversed(found))
+        strides = [prod(self.sizes[axis + 1 :]) for axis in range(len(self.axes))]
+        return tuple([device // n % size for n, size in zip(strides, self.sizes, strict=True)])
 
     def group(self, device: int, axis: int) -> tuple[int, ...]:
         """The devices that differ from one along an axis only, in order; it is among them."""
@@ -161,11 +158,7 @@ class Mesh:
 
     def local_shape(self, shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
         """The shape of what one device holds."""
-        sizes = list(shape)
-        for placement, size in zip(layout, self.sizes, strict=True):
-            if placement.kind == "split":
-                sizes[placement.dim] //= size
-        return tuple(sizes)
+        return tuple([it.stop - it.start for it in self.block(shape, layout, 0)])
 
     def block(self, shape: Sequence[int], layout: Layout, device: int) -> tuple[slice, ...]:
         """Where the block of a device lies in the whole tensor."""

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -83,19 +85,15 @@ class MeshPlan:
     @staticmethod
     def from_json(text: str) -> MeshPlan:
         """The plan that a JSON text holds; raises `Malformed`."""
-        try:
-            data: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            data = None
-        steps = data.get("steps") if isinstance(data, dict) else None
-        if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-            raise Malformed(Diagnostic("bad-plan", "This is no plan in JSON.", None,
-                                       "an object with steps", str(text)[:60]))  # fmt: skip
-        if data.get("plica-plan") != FORMAT:
-            found = str(data.get("plica-plan"))
-            message = "The plan is of another version."
-            raise Malformed(Diagnostic("bad-plan", message, None, str(FORMAT), found))
-        return MeshPlan.from_text("\n".join(steps))
+        message, expected, found = "This is no plan in JSON.", "an object with steps", text[:60]
+        with suppress(ValueError, RecursionError):
+            match json.loads(text):
+                case {"plica-plan": version, "steps": [*steps]} if version != FORMAT:
+                    message, expected = "The plan is of another version.", str(FORMAT)
+                    found = str(version)
+                case {"steps": [*steps]} if all(isinstance(step, str) for step in steps):
+                    return MeshPlan.from_text("\n".join(steps))
+        raise Malformed(Diagnostic("bad-plan", message, None, expected, found))
 
     def append(self, *steps: PlanStep) -> MeshPlan:
         """The plan with more steps at its end."""
@@ -167,14 +165,11 @@ def plan_digest(sharded: ShardedProgram) -> str:
 
 def diff(old: MeshPlan, new: MeshPlan) -> str:
     """The steps of both, aligned: `-` what only the old has, `+` what only the new has."""
-    lines = []
+    lines: list[str] = []
     matcher = SequenceMatcher(None, old.steps, new.steps, autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "equal":
-            lines += [f"  {step}" for step in old.steps[a:b]]
-        else:
-            lines += [f"- {step}" for step in old.steps[a:b]]
-            lines += [f"+ {step}" for step in new.steps[c:d]]
+        lines += [f"{' ' if kind == 'equal' else '-'} {step}" for step in old.steps[a:b]]
+        lines += [f"+ {step}" for step in new.steps[c:d] if kind != "equal"]
     return "\n".join(lines)
 
 
@@ -183,10 +178,7 @@ def bisect(plan: MeshPlan, is_bad: Callable[[MeshPlan], bool]) -> int | None:
 
     The empty plan must be good; each prefix is asked at most once, about log2(n) of them.
     """
-    low, high = 0, len(plan.steps)
     if not is_bad(plan):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_bad(plan.prefix(middle)) else (middle, high)
-    return high - 1
+    lengths = range(1, len(plan.steps))
+    return bisect_left(lengths, True, key=lambda length: is_bad(plan.prefix(length)))

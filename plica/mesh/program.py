@@ -28,7 +28,6 @@ from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.program_kind import static_form, without_loops
 from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Project, Tuple, Var
 from plica.ir.graph.module import Module
-from plica.ir.graph.operator import find
 from plica.ir.type import TensorType, TupleType, Type, infer, known, type_of
 from plica.rewrite.graph.walk import expressions
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -65,76 +64,52 @@ def flat_program(module: Module) -> FlatProgram:
     if static is None:
         raise _unsupported("The program decides at run time what it computes.",
                            "operators on tensors alone", "control flow or data types")  # fmt: skip
-    flat = decompose(flatten_graph(static))
-    return _Numbering(module, flat).program()
+    main = decompose(flatten_graph(static)).main_function()
+    types: dict[str, TensorType] = {}
+    number: dict[Expr, int] = {}
+    constants: dict[int, Const] = {}
+    operations: list[FlatOperation] = []
+    count = Counter[str]()
+
+    def add(value: Expr, name: str) -> tuple[int, ...]:
+        """Numbers the tensors of a value."""
+        first = len(types)
+        for way, part in _tensors(value, type_of(value)):
+            label, of = ".".join([name, *map(str, way)]), type_of(part)
+            if not isinstance(of, TensorType) or any(known(size) is None for size in of.shape):
+                message = f"The value {label} has no fixed shape."
+                hint = "Give the sizes of open dims: --dim n=8."
+                raise _unsupported(message, "a tensor of known sizes", str(of), hint)
+            number[part] = len(types)
+            types[label] = of
+        return tuple(range(first, len(types)))
+
+    params = sum([len(add(param, str(param.name))) for param in main.params])
+    for node in expressions(main.body):
+        if isinstance(node, Tuple | Project | Var):
+            continue
+        kind = node.op if isinstance(node, Apply) else type(node).__name__.lower()
+        name = f"{kind}.{count[kind]}"
+        count[kind] += 1
+        if isinstance(node, Const):
+            constants |= dict.fromkeys(add(node, name), node)
+        elif isinstance(node, Apply):
+            arguments = tuple([number[arg] for arg in node.args])
+            operations.append(FlatOperation(node.op, node.attrs, arguments, add(node, name)))
+        else:
+            raise _unsupported(
+                f"A program with {kind} cannot be laid out on a mesh.",
+                "operators on tensors alone", kind,
+            )  # fmt: skip
+    returned = type_of(main.body)
+    return FlatProgram(
+        module, tuple(types), tuple(types.values()), params, constants, tuple(operations),
+        tuple([number[part] for _, part in _tensors(main.body, returned)]), returned,
+    )  # fmt: skip
 
 
 def _unsupported(message: str, expected: str, found: str, hint: str | None = None) -> Exception:
     return UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
-
-
-class _Numbering:
-    """The numbers of the values of a flat module."""
-
-    def __init__(self, module: Module, flat: Module) -> None:
-        self.module, self.main = module, flat.main_function()
-        self.names: list[str] = []
-        self.types: list[TensorType] = []
-        self.constants: dict[int, Const] = {}
-        self.number: dict[Expr, int] = {}
-        self.operations: list[FlatOperation] = []
-        self.count = Counter[str]()
-
-    def program(self) -> FlatProgram:
-        for param in self.main.params:
-            for way, part in _tensors(param, type_of(param)):
-                self.add(part, ".".join([str(param.name), *map(str, way)]))
-        params = len(self.names)
-        for node in expressions(self.main.body):
-            if isinstance(node, Const):
-                self.constants[self.add(node, self.numbered("const"))] = node
-            elif isinstance(node, Apply):
-                self.operation(node)
-            elif not isinstance(node, Tuple | Project | Var):
-                kind = type(node).__name__.lower()
-                raise _unsupported(
-                    f"A program with {kind} cannot be laid out on a mesh.",
-                    "operators on tensors alone", kind,
-                )  # fmt: skip
-        body = self.main.body
-        parts = [part for _, part in _tensors(body, type_of(body))]
-        return FlatProgram(
-            self.module, tuple(self.names), tuple(self.types), params, self.constants,
-            tuple(self.operations), tuple([self.number[part] for part in parts]), type_of(body),
-        )  # fmt: skip
-
-    def add(self, node: Expr, name: str) -> int:
-        of = type_of(node)
-        if not isinstance(of, TensorType) or any(known(size) is None for size in of.shape):
-            message = f"The value {name} has no fixed shape."
-            hint = "Give the sizes of open dims: --dim n=8."
-            raise _unsupported(message, "a tensor of known sizes", str(of), hint)
-        number = self.number[node] = len(self.names)
-        self.names.append(name)
-        self.types.append(of)
-        return number
-
-    def numbered(self, kind: str) -> str:
-        self.count[kind] += 1
-        return f"{kind}.{self.count[kind] - 1}"
-
-    def operation(self, node: Apply) -> None:
-        record = find(node.op)
-        assert record is not None
-        assert record.compute is not None  # all others are written out
-        name = self.numbered(node.op)
-        arguments = tuple([self.number[arg] for arg in node.args])
-        if isinstance(of := type_of(node), TupleType):
-            parts = [(Project(node, at), f"{name}.{at}") for at in range(len(of.items))]
-            results = tuple([self.add(part, label) for part, label in parts])
-        else:
-            results = (self.add(node, name),)
-        self.operations.append(FlatOperation(node.op, node.attrs, arguments, results))
 
 
 def _tensors(value: Expr, of: Type) -> Iterator[tuple[tuple[int, ...], Expr]]:

@@ -18,7 +18,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from platform import python_version
@@ -89,19 +89,17 @@ class Ranks:
 
     def _meet(self) -> None:
         """Wait until all ranks have started, and agree on versions and facts."""
-        here = {"host": socket.gethostname(), "pid": str(os.getpid())}
-        said = json.dumps({**here, "ranks": str(self.size)})
+        here = {"host": socket.gethostname(), "pid": os.getpid(), "ranks": self.size}
+        said = json.dumps(here)
         self._tell(f"start/{self.rank}", said, first=True)
         if self._ask(f"start/{self.rank}") != said:
             self.fail(f"two processes say that they are rank {self.rank}")
         for peer in range(self.size):
             about = json.loads(self._told(f"start/{peer}", peer, "start"))
-            if about["ranks"] != str(self.size):
-                self.fail(
-                    f"rank {peer} counts {about['ranks']} ranks, rank {self.rank} {self.size}"
-                )
+            if (count := about["ranks"]) != self.size:
+                self.fail(f"rank {peer} counts {count} ranks, rank {self.rank} {self.size}")
             if about["host"] == here["host"]:
-                self.pids[peer] = int(about["pid"])
+                self.pids[peer] = about["pid"]
         versions = {"plica": __version__, "python": python_version(), "numpy": np.__version__}
         self.agree("start", {**versions, **self.facts})
 
@@ -109,13 +107,11 @@ class Ranks:
         """Refuse facts that differ between ranks."""
         number = self.agreed[what] = self.agreed.get(what, -1) + 1
         self._tell(f"{what}/{number}/{self.rank}", json.dumps(dict(facts)))
-        every = [
-            json.loads(self._told(f"{what}/{number}/{peer}", peer, f"come to {what!r}"))
-            for peer in range(self.size)
-        ]
-        for peer, other in enumerate(every):
-            for name in every[0].keys() | other.keys():
-                first, found = every[0].get(name), other.get(name)
+        every = [json.loads(self._told(f"{what}/{number}/{peer}", peer, f"come to {what!r}"))
+                 for peer in range(self.size)]  # fmt: skip
+        for peer, theirs in enumerate(every):
+            for name in every[0].keys() | theirs.keys():
+                first, found = every[0].get(name), theirs.get(name)
                 if first != found:
                     self.fail(f"rank {peer} differs from rank 0: {name} is {found}, not {first}")
 
@@ -292,11 +288,40 @@ class Ranks:
     def exchange(self, mesh: Mesh, collective: MeshExchange, values: Values) -> Values:
         """What a collective gives this rank."""
         group = mesh.group(self.rank, collective.axis)
+        here, size = group.index(self.rank), len(group)
+        given, mine = dict(collective.attributes), np.asarray(values[self.rank], order="C")
         title = f"send for {collective.op} on {mesh.names[collective.axis]!r}"
-        given = dict(collective.attributes)
-        mine = np.asarray(values[self.rank], order="C")
-        route = _Group(self, group, group.index(self.rank), title)
-        return {self.rank: _COLLECTIVES[collective.op](route, mine, collective, given)}
+        others = [at for at in range(size) if at != here]
+
+        def scatter(blocks: Sequence[Array], shapes: Sequence[tuple[int, ...]] = ()) -> list[Array]:
+            """Send block i to rank i; what each rank sent to this one, of these shapes."""
+            sent = [np.asarray(block, order="C") for block in blocks]  # of rank 0 too
+            arrays = [np.empty(shape, mine.dtype) for shape in shapes or [sent[here].shape] * size]
+            arrays[here] = sent[here]
+            self.swap(title, {group[at]: sent[at] for at in others},
+                      {group[at]: arrays[at] for at in others})  # fmt: skip
+            return arrays
+
+        match collective.op:
+            case "all_gather":
+                result = np.concatenate(scatter([mine] * size), given["dim"])
+            case "all_reduce" if mine.size <= SMALL:
+                result = combined(given["combiner"], scatter([mine] * size))
+            case "all_reduce":
+                parts = np.array_split(mine.reshape(-1), size)
+                own = combined(given["combiner"], scatter(parts))
+                rows = scatter([own] * size, [part.shape for part in parts])
+                result = np.concatenate(rows).reshape(mine.shape)
+            case "reduce_scatter":
+                result = combined(given["combiner"], scatter(np.split(mine, size, given["dim"])))
+            case "all_to_all":
+                blocks = scatter(np.split(mine, size, given["target"]))
+                result = np.concatenate(blocks, given["source"])
+            case "own_block":
+                result = np.split(mine, size, given["dim"])[here]
+            case _:
+                raise AssertionError(f"{collective.op} is no collective of ranks")
+        return {self.rank: result}
 
     def run(self, sharded: ShardedProgram, *args: Any, engine: Engine = interpreted) -> Any:
         """The whole result of a program, given all of its arguments, on every rank."""
@@ -317,71 +342,3 @@ def _is_alive(pid: int) -> bool:
         return False
     except OSError:
         return True  # of another user, or a machine without /proc
-
-
-class _Group:
-    """The ranks of one collective, and the messages between them."""
-
-    def __init__(self, ranks: Ranks, group: Sequence[int], at: int, title: str) -> None:
-        self.ranks, self.group, self.at, self.title = ranks, group, at, title
-
-    @property
-    def size(self) -> int:
-        return len(self.group)
-
-    def scatter(self, blocks: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-        """Send block i to rank i; what each rank sent to this one, whose shapes are given."""
-        sent = [np.asarray(block, order="C") for block in blocks]  # of rank 0 too
-        arrays = [np.empty(shape, sent[0].dtype) for shape in shapes]
-        arrays[self.at] = sent[self.at]
-        others = [at for at in range(self.size) if at != self.at]
-        self.ranks.swap(
-            self.title, {self.group[at]: sent[at] for at in others},
-            {self.group[at]: arrays[at] for at in others},
-        )  # fmt: skip
-        return arrays
-
-    def gather(self, mine: Array, shapes: Sequence[tuple[int, ...]] = ()) -> list[Array]:
-        """The arrays of all ranks."""
-        return self.scatter([mine] * self.size, shapes or [mine.shape] * self.size)
-
-
-_Given = Mapping[str, Any]  # Any: attributes of collectives
-
-
-def _all_gather(route: _Group, mine: Array, _: MeshExchange, given: _Given) -> Array:
-    return np.concatenate(route.gather(mine), given["dim"])
-
-
-def _all_reduce(route: _Group, mine: Array, step: MeshExchange, given: _Given) -> Array:
-    if mine.size <= SMALL:
-        return combined(given["combiner"], route.gather(mine))
-    parts = np.array_split(mine.reshape(-1), route.size)
-    shapes = [part.shape for part in parts]
-    rows = route.scatter(parts, [shapes[route.at]] * route.size)
-    own = combined(given["combiner"], rows)
-    return np.concatenate(route.gather(own, shapes)).reshape(mine.shape)
-
-
-def _reduce_scatter(route: _Group, mine: Array, step: MeshExchange, given: _Given) -> Array:
-    blocks = np.split(mine, route.size, given["dim"])
-    rows = route.scatter(blocks, [blocks[0].shape] * route.size)
-    return combined(given["combiner"], rows)
-
-
-def _all_to_all(route: _Group, mine: Array, _: MeshExchange, given: _Given) -> Array:
-    blocks = np.split(mine, route.size, given["target"])
-    return np.concatenate(route.scatter(blocks, [blocks[0].shape] * route.size), given["source"])
-
-
-def _own_block(route: _Group, mine: Array, _: MeshExchange, given: _Given) -> Array:
-    return np.split(mine, route.size, given["dim"])[route.at]
-
-
-_COLLECTIVES: Final[Mapping[str, Callable[[_Group, Array, MeshExchange, _Given], Array]]] = {
-    "all_gather": _all_gather,
-    "all_reduce": _all_reduce,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "own_block": _own_block,
-}

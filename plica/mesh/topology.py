@@ -60,13 +60,12 @@ class Topology:
         """The topology that a JSON text holds."""
         try:
             data: Any = json.loads(text)
-            links = [Link(float(each["bandwidth"]), float(each["latency"]))
-                     for each in data["links"]]  # fmt: skip
-            found = Topology(tuple(links), float(data["flops"]), float(data["memory"]))
-            positive = [found.flops, found.memory, *[link.bandwidth for link in links]]
+            links = [Link(*map(float, attrs.astuple(Link(**link)))) for link in data["links"]]
+            topology = Topology(tuple(links), float(data["flops"]), float(data["memory"]))
+            rates = [topology.flops, topology.memory, *[link.bandwidth for link in links]]
+            if all(rate > 0 for rate in rates):
+                return topology
         except (ValueError, KeyError, TypeError, RecursionError):
-            positive = [0.0]
-        if not all(each > 0 for each in positive):
-            expected = "links with bandwidth and latency, flops and memory"
-            raise refusal("bad-mesh", "This is no topology in JSON.", expected, text[:60])
-        return found
+            pass
+        expected = "links with bandwidth and latency, flops and memory"
+        raise refusal("bad-mesh", "This is no topology in JSON.", expected, text[:60])

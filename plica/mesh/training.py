@@ -29,7 +29,7 @@ from attrs import frozen
 from plica.core import Malformed
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
-from plica.mesh.execute import Engine, Medium, blocks, check_inputs, execute, gathered_value
+from plica.mesh.execute import Engine, Medium, check_inputs, execute, gathered_value, in_blocks
 from plica.mesh.mesh import Layout, Mesh, parse_layout, refusal, show_layout, sizes_of
 from plica.mesh.plan import MeshPlan, PlanStep, plan_digest, replay
 from plica.mesh.program import FlatProgram, flat_program, leaves
@@ -104,9 +104,9 @@ class MeshTrainer:
         self.size = state_size(step)
         self._check_layouts()
         medium.agree("plan", {"the plan": plan_digest(self.sharded), "the mesh": str(mesh)})
-        self.constants: dict[int, list[Array]] = {device: [] for device in medium.devices}
-        for value in self.sharded.held[self.program.params :]:
-            self._append(self.constants, self.program.constants[value.value].numpy(), value)
+        held = self.sharded.held[self.program.params :]
+        constants = [self.program.constants[it.value].numpy() for it in held]
+        self.constants = self._blocks(constants, held)
 
     def _check_layouts(self) -> None:
         """Refuse plans after which the state is held otherwise than before."""
@@ -120,18 +120,17 @@ class MeshTrainer:
                     f"Lay out result.{at + 1} as {name}.",
                 )  # fmt: skip
 
-    def _append(self, to: Mapping[int, list[Array]], array: Array, held: HeldValue) -> None:
-        devices = self.medium.devices
-        for device, block in blocks(self.sharded.mesh, array, held.layout, devices).items():
-            to[device].append(block)
+    def _blocks(self, arrays: Sequence[Array], held: Sequence[HeldValue]) -> dict[int, list[Array]]:
+        pairs = [(array, it.layout) for array, it in zip(arrays, held, strict=True)]
+        return in_blocks(self.sharded, pairs, self.medium.devices)
 
     def start(self, **weights: Array) -> MeshState:
         """The state before the first step: these weights, and a memory of zeros."""
-        given = [np.asarray(weights[name]) for name, _ in self.step.weights if name in weights]
-        if len(given) != len(self.step.weights) or len(weights) != len(given):
-            names = [name for name, _ in self.step.weights]
-            found = ", ".join(weights)
-            raise refusal("input-missing", "The weights are others.", ", ".join(names), found)
+        names = [name for name, _ in self.step.weights]
+        if {*names} != {*weights}:
+            message, found = "The weights are others.", ", ".join(weights)
+            raise refusal("input-missing", message, ", ".join(names), found)
+        given = [np.asarray(weights[name]) for name in names]
         return self._state(given + self._zeros(len(given)))
 
     def _zeros(self, start: int) -> list[Array]:
@@ -139,37 +138,27 @@ class MeshTrainer:
                 for of in self.program.types[start : self.size]]  # fmt: skip
 
     def _state(self, whole: Sequence[Array]) -> MeshState:
-        parts: dict[int, list[Array]] = {device: [] for device in self.medium.devices}
-        for array, held in zip(whole, self.sharded.held, strict=False):
-            self._append(parts, array, held)
-        return MeshState(parts)
+        return MeshState(self._blocks(whole, self.sharded.held[: self.size]))
 
     def __call__(self, state: MeshState, *data: Array) -> tuple[Array, MeshState]:
         """The loss before the step, and the state after it; the data is that of all devices."""
         arrays = [np.asarray(each) for each in data]
         check_inputs(self.sharded, [*self._zeros(0), *arrays])
-        held = {device: list(state.parts[device]) for device in self.medium.devices}
-        params = self.sharded.held[self.size : self.program.params]
-        for array, param in zip(arrays, params, strict=True):
-            self._append(held, array, param)
-        for device, rest in self.constants.items():
-            held[device] += rest
-        found = execute(self.sharded, held, self.medium, self.engine)
-        loss = gathered_value(
-            self.sharded.mesh, self.sharded.results[0],
-            {device: parts[0] for device, parts in found.items()}, self.medium,
-        )  # fmt: skip
-        return loss, MeshState({d: parts[1 : 1 + self.size] for d, parts in found.items()})
+        batch = self._blocks(arrays, self.sharded.held[self.size : self.program.params])
+        held = {device: [*parts, *batch[device], *self.constants[device]]
+                for device, parts in state.parts.items()}  # fmt: skip
+        results = execute(self.sharded, held, self.medium, self.engine)
+        loss = self._gathered(results, 0, self.sharded.results[0])
+        return loss, MeshState({d: parts[1 : 1 + self.size] for d, parts in results.items()})
+
+    def _gathered(self, parts: Mapping[int, Sequence[Array]], at: int, layout: Layout) -> Array:
+        values = {device: arrays[at] for device, arrays in parts.items()}
+        return gathered_value(self.sharded.mesh, layout, values, self.medium)
 
     def whole(self, state: MeshState) -> dict[str, Array]:
         """The whole weights by name, on every rank."""
-        return {
-            name: gathered_value(
-                self.sharded.mesh, self.sharded.held[at].layout,
-                {device: parts[at] for device, parts in state.parts.items()}, self.medium,
-            )
-            for at, (name, _) in enumerate(self.step.weights)
-        }  # fmt: skip
+        return {name: self._gathered(state.parts, at, self.sharded.held[at].layout)
+                for at, (name, _) in enumerate(self.step.weights)}  # fmt: skip
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -193,46 +182,47 @@ class MeshTrainer:
         if 0 in state.parts:
             data = {
                 "plica-checkpoint": FORMAT, "mesh": str(mesh), "facts": facts,
-                "values": [[self.program.names[at], str(self.program.types[at]),
-                            show_layout(self.sharded.held[at].layout, mesh)]
-                           for at in range(self.size)],
+                "values": self._values(),
             }  # fmt: skip
             archive.write(folder / MANIFEST, json.dumps(data, indent=1).encode())
         self.medium.agree("checkpoint", {"the checkpoint": "complete"})
+
+    def _values(self) -> list[list[str]]:
+        """Name, type and layout of each tensor of the state."""
+        return [[self.program.names[at], str(self.program.types[at]),
+                 show_layout(self.sharded.held[at].layout, self.sharded.mesh)]
+                for at in range(self.size)]  # fmt: skip
 
     def load(self, folder: Path) -> tuple[MeshState, dict[str, Any]]:  # Any: facts of one's own
         """The state of a checkpoint that any mesh wrote, and its facts; raises `Malformed`."""
         data = _manifest(folder)
         mesh = Mesh.parse(data["mesh"])
-        names = [[self.program.names[at], str(self.program.types[at])] for at in range(self.size)]
-        found = [each[:2] for each in data["values"]]
-        if found != names:
-            other = next((a for a, b in zip(found, names, strict=False) if a != b), found[-1:])
+        stored, names = ([row[:2] for row in rows] for rows in (data["values"], self._values()))
+        if stored != names:
+            other = next((a for a, b in zip(stored, names, strict=False) if a != b), stored[-1:])
             raise _malformed("The checkpoint is of another step.", str(names[0]), str(other))
-        layouts = [parse_layout(each[2], mesh) for each in data["values"]]
+        layouts = [parse_layout(row[2], mesh) for row in data["values"]]
         arrays = self._zeros(0)
         for device in range(mesh.devices):
-            self._read(folder / f"{device}.npz", mesh, device, layouts, arrays)
+            _read(folder / f"{device}.npz", mesh, device, layouts, arrays)
         return self._state(arrays), dict(data["facts"])
 
-    def _read(
-        self, path: Path, mesh: Mesh, device: int, layouts: Sequence[Layout],
-        arrays: Sequence[Array],
-    ) -> None:  # fmt: skip
-        """Fill in the blocks that a device wrote."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                for at, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
-                    if _writer(mesh, array.shape, layout, device) == device:
-                        shape = mesh.local_shape(array.shape, layout)
-                        block = file[str(at)]
-                        if block.dtype != np.uint8 or block.size != prod(shape) * array.itemsize:
-                            raise ValueError(f"value {at} has {block.size} bytes")
-                        where = mesh.block(array.shape, layout, device)
-                        array[where] = block.view(array.dtype).reshape(shape)
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile, BadBytes) as error:
-            message = "A file of the checkpoint is damaged."
-            raise _malformed(message, str(path), str(error)) from error
+
+def _read(
+    path: Path, mesh: Mesh, device: int, layouts: Sequence[Layout], arrays: Sequence[Array]
+) -> None:
+    """Fill in the blocks that a device wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for at, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
+                if _writer(mesh, array.shape, layout, device) == device:
+                    shape, block = mesh.local_shape(array.shape, layout), file[str(at)]
+                    if block.dtype != np.uint8 or block.size != prod(shape) * array.itemsize:
+                        raise ValueError(f"value {at} has {block.size} bytes")
+                    where = mesh.block(array.shape, layout, device)
+                    array[where] = block.view(array.dtype).reshape(shape)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, BadBytes) as error:
+        raise _malformed("A file of the checkpoint is damaged.", str(path), str(error)) from error
 
 
 def latest(folder: Path) -> Path | None:
@@ -251,14 +241,13 @@ def _manifest(folder: Path) -> dict[str, Any]:  # Any: JSON
     try:
         data: Any = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         good = data["plica-checkpoint"] == FORMAT and isinstance(data["facts"], dict)
-        good = good and all(len(each) == 3 for each in data["values"])
+        good = good and all(len(row) == 3 for row in data["values"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         message, path = "This folder holds no complete checkpoint.", str(folder / MANIFEST)
         raise _malformed(message, path, str(error)) from error
     if not good:
         raise _malformed("The checkpoint is of another version.", str(FORMAT), str(folder))
-    found: dict[str, Any] = data
-    return found
+    return {**data}
 
 
 def _malformed(message: str, expected: str, found: str) -> Malformed:
