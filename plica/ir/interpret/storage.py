@@ -48,7 +48,7 @@ class Storage:
     items: Array
     written: bytearray
     watchers: Sequence[Watcher]
-    strides: tuple[int, ...] = field(converter=tuple)
+    strides: tuple[int, ...]
     offset: int
     root: Storage = Factory(lambda self: self, takes_self=True)
     constant: bool = False  # nobody writes it, so that reading it needs no notes
@@ -68,7 +68,7 @@ class Storage:
         strides: tuple[int, ...] | None = None,
     ) -> Storage:
         """A buffer whose elements are undefined; without strides it is row-major."""
-        steps = strides_of(shape) if strides is None else strides
+        steps = tuple(strides_of(shape)) if strides is None else strides
         count, offset = math.prod(shape), 0
         if strides is not None and count:
             moves = [(size - 1) * step for size, step in zip(shape, steps, strict=True)]
