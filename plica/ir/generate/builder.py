@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 from hypothesis import strategies as st
@@ -16,8 +16,8 @@ from plica.ir.generate.scope import GenerationScope
 from plica.ir.generate.value import dtypes
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, constructors
-from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type import DType, Type, dim_var, f32, term as ty
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type import Type, dim_var, f32, term as ty
 
 V = TypeVar("V")
 
@@ -35,8 +35,8 @@ class Builder:
     data: list[tuple[ty.DataName, DataDef]] = attrs.field(factory=list)
     cost: dict[ex.Var, int] = attrs.field(factory=dict)  # steps a call of a definition may take
 
-    def choose(self, options: Any) -> Any:
-        """One of several; the first is the simplest.  Any: whatever is in the sequence."""
+    def choose(self, options: Sequence[V]) -> V:
+        """One of several; the first is the simplest."""
         return pick(self.draw, options)
 
     def chance(self, one_in: int) -> bool:
@@ -89,12 +89,11 @@ class Builder:
         shapes = [(), (2,), (2, 3), (0,), (1, 2), (3,)]
         chosen = [f32, self.draw(dtypes())]
         sizes = [self.choose(shapes) for _ in range(2)]
-        self.palette = [_static(shape, dtype) for shape in sizes for dtype in chosen]
+        self.palette = [ty.tensor(shape, dtype) for shape in sizes for dtype in chosen]
 
     def tensor_type(self) -> ty.TensorType:
         """One of the palette."""
-        tensor: ty.TensorType = self.choose(self.palette)
-        return tensor
+        return self.choose(self.palette)
 
     def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> ty.Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
@@ -107,8 +106,7 @@ class Builder:
             kinds += ["function"] if functions else []
         match self.choose(kinds):
             case "known":
-                known: ty.Type = self.choose(here)
-                return known
+                return self.choose(here)
             case "tuple":
                 count = self.count(0, 3)
                 items = [self.type(scope, depth - 1, functions) for _ in range(count)]
@@ -158,10 +156,6 @@ def is_first_order(type: ty.Type) -> bool:
     if isinstance(type, ty.DataType):
         return all(is_first_order(item) for item in type.args)
     return not isinstance(type, ty.FuncType)
-
-
-def _static(shape: tuple[int, ...], dtype: DType) -> ty.TensorType:
-    return ty.TensorType(tuple(Lit(size, DType("i64")) for size in shape), dtype)
 
 
 @st.composite

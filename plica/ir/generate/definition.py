@@ -95,8 +95,7 @@ def _over(builder: Builder, a: TypeVar) -> Type:
         TupleType((a, a)),
     ]
     options += [DataType(name, (a,) * len(d.types)) for name, d in builder.data]
-    type_: Type = builder.choose(options)
-    return type_
+    return builder.choose(options)
 
 
 def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:

@@ -20,8 +20,8 @@ from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import filled, operation
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
-from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, bool_
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, bool_
 
 CALL_LIMIT: Final = 200  # no call site is written whose callee may take more steps than this
 
@@ -47,16 +47,14 @@ def choose(
     if not scope.pool:
         wanted = builder.tensor_type()
         return KnownExpression(_must(make(builder, scope, wanted, depth)), wanted)
-    latest: KnownExpression = builder.choose(scope.pool[::-1])
-    return latest
+    return builder.choose(scope.pool[::-1])
 
 
 def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex.Expr | None:
     """An expression of the type, or None if nothing in this scope can have it."""
     known = scope.of(type)
     if known and not builder.chance(4):
-        expression: KnownExpression = builder.choose(known[::-1])
-        return expression.expr
+        return builder.choose(known[::-1]).expr
     expr = _fresh(builder, scope, type, depth)
     return known[-1].expr if expr is None and known else expr
 
@@ -166,10 +164,10 @@ def grow_projection(builder: Builder, scope: GenerationScope, depth: int) -> Non
         items = tuple(part.expr for part in parts), tuple(part.type for part in parts)
         expressions = [scope.add(ex.Tuple(items[0]), TupleType(items[1]))]
     if expressions:
-        whole: KnownExpression = builder.choose(expressions[::-1])
+        whole = builder.choose(expressions[::-1])
         assert isinstance(whole.type, TupleType)
-        index = builder.count(0, len(whole.type.items) - 1)
-        scope.add(ex.Project(whole.expr, index), whole.type.items[index])
+        at = builder.count(0, len(whole.type.items) - 1)
+        scope.add(ex.Project(whole.expr, at), whole.type.items[at])
 
 
 def grow_let(builder: Builder, scope: GenerationScope, depth: int) -> None:
@@ -217,8 +215,7 @@ def _scrutinee(builder: Builder, scope: GenerationScope, depth: int) -> KnownExp
     """Something with parts: known, or a tuple of data and other things, as nested patterns like."""
     expressions = scope.having(lambda type: isinstance(type, DataType | TupleType))
     if expressions and not builder.chance(3):
-        known: KnownExpression = builder.choose(expressions[::-1])
-        return known
+        return builder.choose(expressions[::-1])
     wanted: Type = TupleType((builder.type(scope, 1), builder.type(scope, 1)))
     if builder.data:
         name, definition = builder.choose(builder.data)
@@ -275,8 +272,7 @@ def grow_call(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A call of something that is known."""
     expressions = scope.having(lambda type: isinstance(type, FuncType))
     if expressions := [each for each in expressions if _cost(builder, each.expr) <= CALL_LIMIT]:
-        callee: KnownExpression = builder.choose(expressions[::-1])
-        call_known(builder, scope, callee, depth)
+        call_known(builder, scope, builder.choose(expressions[::-1]), depth)
 
 
 def call_known(
@@ -296,9 +292,8 @@ def call_known(
 
 def _size(builder: Builder, scope: GenerationScope) -> Scalar:
     if scope.dims and builder.chance(2):
-        known: Scalar = builder.choose(scope.dims)
-        return known
-    return Lit(builder.choose((2, 3, 1, 0)), _I64)
+        return builder.choose(scope.dims)
+    return index(builder.choose((2, 3, 1, 0)))
 
 
 def _cost(builder: Builder, callee: ex.Expr) -> int:
@@ -311,7 +306,6 @@ def _must(expr: ex.Expr | None) -> ex.Expr:
 
 
 Way = Callable[[Builder, GenerationScope, int], None]
-_I64: Final = DType("i64")
 SIMPLE: Final[tuple[Way, ...]] = (
     grow_operation, grow_operation, grow_any_operator, grow_any_operator, grow_layer, grow_tuple,
     grow_projection, grow_let, grow_constant,

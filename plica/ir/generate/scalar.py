@@ -12,7 +12,6 @@ from plica.core import Name
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.value import every_dtype, numbers
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS
 from plica.ir.loop.statement import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.tensor import Compute, axis
@@ -52,8 +51,8 @@ def scalars(
         kinds = ["select", "cast"]
     if loadable := [each for each in buffers if each.dtype is dtype]:
         kinds.append("load")
-    known = [] if dtype.is_storage else _intrinsics(dtype)
-    if known:
+    known = [row for row in INTRINSIC_ROWS if dtype.kind in row.takes and not row.gives]
+    if known and not dtype.is_storage:
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
@@ -73,11 +72,6 @@ def scalars(
             return sc.Intrinsic(row.name, tuple(sub(dtype) for _ in range(row.arity)))
         case _:
             return _binary(draw, dtype, sub)
-
-
-def _intrinsics(dtype: DType) -> list[ScalarRow]:
-    """The intrinsics that take and give a dtype."""
-    return [row for row in INTRINSIC_ROWS if dtype.kind in row.takes and not row.gives]
 
 
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[sc.Scalar] | object) -> sc.Scalar:
@@ -139,12 +133,12 @@ def dims(vars: Sequence[sc.ScalarVar] = (), depth: int = 2) -> st.SearchStrategy
 
 
 @st.composite
-def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
+def computes(draw: DrawFn) -> Compute:
     """Tensor expressions over one or two inputs with static shapes; loads are in bounds."""
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     axes = tuple(axis("i", number) for number in range(len(shape)))
-    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(every_dtype()))
+    of = bool_ if draw(between(0, 4)) == 4 else draw(every_dtype())
     body = draw(scalars(of, axes, inputs))
     return Compute(inputs, axes, tuple(sc.Lit(size, i64) for size in shape), body)
 
