@@ -51,14 +51,8 @@ class Child:
 @lru_cache(maxsize=1024)
 def children(scope: Stmt) -> tuple[Child, ...]:
     """The outermost blocks inside a statement, in the order of the text."""
-    found = []
-    stack: list[Stmt] = [scope]
-    while stack:
-        if isinstance(stmt := stack.pop(), Block):
-            found.append(_child(stmt))
-        else:
-            stack.extend(reversed(substatements(stmt)))
-    return tuple(found)
+    inside = statements(scope, lambda stmt: not isinstance(stmt, Block))
+    return tuple([_child(stmt) for stmt in inside if isinstance(stmt, Block)])
 
 
 @lru_cache(maxsize=2048)
@@ -72,14 +66,8 @@ def _child(block: Block) -> Child:
 @lru_cache(maxsize=1024)
 def unblocked_statement(scope: Stmt) -> Stmt | None:
     """A statement of a scope, outside its blocks, that is no loop, block or allocation."""
-    stack: list[Stmt] = [scope]
-    while stack:
-        if isinstance(stmt := stack.pop(), Block):
-            continue
-        if not isinstance(stmt, For | Seq | Alloc):
-            return stmt
-        stack.extend(reversed(substatements(stmt)))
-    return None
+    inside = statements(scope, lambda stmt: isinstance(stmt, For | Seq | Alloc))
+    return next((stmt for stmt in inside if not isinstance(stmt, For | Seq | Alloc | Block)), None)
 
 
 def scope_of(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
 from plica.core import Name, fold_into, free_vars, rebuild, substitute
+from plica.core.binding import fields_of_children
 from plica.ir.loop import Buffer, Le, Reduce, Scalar, ScalarVar, index, statement as st
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
@@ -170,24 +171,11 @@ def opened_sum(of: Reduce, depth: int) -> tuple[Scalar, list[tuple[ScalarVar, Sc
 
 def direct_scalars(stmt: st.Stmt) -> Iterator[Scalar]:
     """The scalars of a statement that are in no substatement."""
-    match stmt:
-        case st.For(_, extent):
-            yield extent
-        case st.Branch(condition) | st.While(condition):
-            yield condition
-        case st.Bind(_, value):
-            yield value
-        case st.Alloc(buffer):
-            yield from (*buffer.shape, *buffer.strides)
-        case st.Store(_, indices, value):
-            yield from (*indices, value)
-        case st.Block():
-            yield from (*stmt.extents, *stmt.bindings, stmt.predicate)
-        case st.Invoke(_, operands):
-            for operand in operands:
-                if isinstance(operand, st.Region):
-                    yield from (*operand.starts, *operand.extents)
-                else:
-                    yield operand
-        case _:
-            return
+    if isinstance(stmt, st.Alloc):
+        yield from (*stmt.buffer.shape, *stmt.buffer.strides)
+    binders = {name for name, _ in type(stmt).binds}
+    for name, kid in fields_of_children(stmt):
+        if isinstance(kid, Scalar) and name not in binders:
+            yield kid
+        elif isinstance(kid, st.Region) and name == "operands":
+            yield from (*kid.starts, *kid.extents)

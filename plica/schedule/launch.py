@@ -53,7 +53,7 @@ from plica.core import Name, free_vars, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import THREADS, Block, For, Stmt, substatements
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, outermost, statements, substatements
 from plica.ir.type import i64, same_dim
 from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
@@ -402,28 +402,26 @@ def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:
     )
 
 
+def _loops_inside(root: Stmt) -> Iterable[For]:
+    return (stmt for stmt in statements(root) if isinstance(stmt, For))
+
+
 def _units(root: For, tag: str) -> list[list[Access]]:
     """The accesses of each outermost loop over `tag` in a launch, and of the code outside."""
     units: list[list[Access]] = []
     alone: list[Access] = []
-    stack: list[Stmt] = [root]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For) and stmt.kind == tag:
+
+    def is_unit(stmt: Stmt) -> bool:
+        return isinstance(stmt, For) and stmt.kind == tag
+
+    def is_part(stmt: Stmt) -> bool:
+        return is_unit(stmt) or (
+            isinstance(stmt, Block) and not any(map(is_unit, statements(stmt)))
+        )
+
+    for stmt in outermost(root, is_part):
+        if is_unit(stmt):
             units.append(list(accesses(stmt)))
-        elif isinstance(stmt, Block):
-            if any(loop.kind == tag for loop in _loops_inside(stmt)):
-                stack.extend(reversed(substatements(stmt)))
-            else:
-                alone += accesses(stmt)
         else:
-            stack.extend(reversed(substatements(stmt)))
+            alone += accesses(stmt)
     return [*units, alone] if units and alone else units
-
-
-def _loops_inside(root: Stmt) -> Iterable[For]:
-    stack: list[Stmt] = [root]
-    while stack:
-        if isinstance(stmt := stack.pop(), For):
-            yield stmt
-        stack.extend(substatements(stmt))

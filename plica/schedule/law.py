@@ -39,7 +39,7 @@ from plica.analysis.site import distinct, map_of, replace, with_body, with_parts
 from plica.core import Term, digest, free_vars, substitute
 from plica.ir.loop.index_map import index_map
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.loop.statement import THREADS, TRUE, Block, For, Kernel, Stmt, substatements
+from plica.ir.loop.statement import THREADS, TRUE, Block, For, Kernel, Stmt, statements
 from plica.ir.type import known
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Scene
@@ -122,12 +122,8 @@ def are_nested(kernel: Kernel, arguments: Arguments) -> bool:
 
 def unguarded(kernel: Kernel, arguments: Arguments) -> bool:
     """No block has a condition: `fuse` drops iterations that do nothing."""
-    stack: list[Stmt] = [kernel.body]
-    while stack:
-        if isinstance(stmt := stack.pop(), Block) and stmt.predicate is not TRUE:
-            return False
-        stack.extend(substatements(stmt))
-    return True
+    blocks = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Block)]
+    return all(block.predicate is TRUE for block in blocks)
 
 
 def is_second_extent(kernel: Kernel, arguments: Arguments) -> bool:

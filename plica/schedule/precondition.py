@@ -101,16 +101,10 @@ def all_of(conditions: Iterable[Scalar]) -> Scalar:
 
 def unguardable(loop: For) -> Problem | None:
     """A statement in a loop, outside blocks, that cannot carry a condition."""
-    stack: list[Stmt] = [loop.body]
-    while stack:
-        if isinstance(stmt := stack.pop(), Block):
-            continue
-        if not isinstance(stmt, For | Seq | Alloc):
-            where = f"the loop {loop.var.name}"
-            found = f"a {type(stmt).__name__} outside any block"
-            return Problem("blocks-only", where, "only loops and blocks inside", found)
-        stack.extend(substatements(stmt))
-    return None
+    if (stmt := unblocked_statement(loop.body)) is None:
+        return None
+    where, found = f"the loop {loop.var.name}", f"a {type(stmt).__name__} outside any block"
+    return Problem("blocks-only", where, "only loops and blocks inside", found)
 
 
 def plain_loop(loop: For) -> Problem | None:

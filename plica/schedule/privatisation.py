@@ -30,7 +30,7 @@ from plica.analysis.dependence import Child, children, conflicts, unblocked_stat
 from plica.analysis.site import Site, map_of, rebuilt, with_body
 from plica.core import free_vars
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Alloc, Block, For, Kernel, allocated, substatements
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, allocated, statements, substatements
 from plica.schedule.block_class import reduction_body
 
 
@@ -101,11 +101,5 @@ def _accumulates(kernel: Kernel, loop: For, block: Block) -> bool:
 
 
 def _loops_inside(loop: For) -> frozenset[object]:
-    found = set()
-    stack = [loop.body]
-    while stack:
-        if isinstance(stmt := stack.pop(), For):
-            found.add(stmt.var)
-        if not isinstance(stmt, Block):
-            stack.extend(substatements(stmt))
-    return frozenset(found)
+    inside = statements(loop.body, lambda stmt: not isinstance(stmt, Block))
+    return frozenset(stmt.var for stmt in inside if isinstance(stmt, For))

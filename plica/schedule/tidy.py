@@ -22,7 +22,7 @@ from plica.analysis.index.context import conjuncts
 from plica.analysis.site import with_inside, with_parts
 from plica.core import Term, free_vars
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import Block, For, Stmt, substatements
+from plica.ir.loop.statement import Block, For, Stmt, statements, substatements
 from plica.schedule.precondition import all_of
 
 ZERO: Final = index(0)
@@ -133,14 +133,8 @@ def _loose(var: ScalarVar, start: Scalar, stop: Scalar) -> Range:
 
 
 def _bound(loop: For) -> set[ScalarVar]:
-    found = {loop.var}
-    stack: list[Stmt] = [loop.body]
-    while stack:
-        if isinstance(stmt := stack.pop(), For):
-            found.add(stmt.var)
-        if not isinstance(stmt, Block):
-            stack.extend(substatements(stmt))
-    return found
+    inside = statements(loop, lambda stmt: not isinstance(stmt, Block))
+    return {stmt.var for stmt in inside if isinstance(stmt, For)}
 
 
 def _simple(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:

@@ -251,13 +251,7 @@ def _loads(roots: Sequence[sc.Scalar], context: Context) -> Iterator[tuple[sc.Lo
 
 @lru_cache(maxsize=256)
 def _made_inside(block: st.Block) -> frozenset[sc.Buffer]:
-    found = set()
-    stack: list[st.Stmt] = [block]
-    while stack:
-        if isinstance(stmt := stack.pop(), st.Alloc):
-            found.add(stmt.buffer)
-        stack.extend(st.substatements(stmt))
-    return frozenset(found)
+    return frozenset(s.buffer for s in st.statements(block) if isinstance(s, st.Alloc))
 
 
 def point_text(

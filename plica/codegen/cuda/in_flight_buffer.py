@@ -37,16 +37,11 @@ def in_flight_buffers(nest: st.Stmt) -> frozenset[Buffer]:
 
 def _inside(nest: st.Stmt) -> list[st.Stmt]:
     """The statements inside all loops over threads, one after another."""
-    statements: list[st.Stmt] = []
-    stack = [nest]
-    while stack:
-        stmt = stack.pop()
-        over_threads = isinstance(stmt, st.For) and stmt.kind in st.THREADS
-        if over_threads or isinstance(stmt, st.Alloc | st.Bind | st.Seq):
-            stack.extend(reversed(st.substatements(stmt)))
-        else:
-            statements.append(stmt)
-    return statements
+
+    def is_inside(stmt: st.Stmt) -> bool:
+        return not (isinstance(stmt, st.Alloc | st.Bind | st.Seq) or st.is_over_threads(stmt))
+
+    return list(st.outermost(nest, is_inside))
 
 
 def _has_regions(nest: st.Stmt, buffer: Buffer) -> bool:

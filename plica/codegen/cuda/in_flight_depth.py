@@ -39,15 +39,11 @@ def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
 
 def groups(nest: st.Stmt, handed: frozenset[Buffer]) -> frozenset[st.Stmt]:
     """The largest statements that do nothing but copy to buffers that are handed over."""
-    statements: set[st.Stmt] = set()
-    stack = [nest]
-    while stack:
-        stmt = stack.pop()
-        if not isinstance(stmt, st.Seq) and copied(stmt) and copied(stmt) <= handed:
-            statements.add(stmt)
-        else:
-            stack.extend(st.substatements(stmt))
-    return frozenset(statements)
+
+    def is_group(stmt: st.Stmt) -> bool:
+        return not isinstance(stmt, st.Seq) and bool(copied(stmt)) and copied(stmt) <= handed
+
+    return frozenset(st.outermost(nest, is_group))
 
 
 def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[st.Stmt]) -> int:

@@ -287,15 +287,9 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     return evolve(access, indices=indices, context=context, origin=access.origin or access)
 
 
-def launches(root: st.Stmt) -> Iterator[st.For]:
+def launches(root: st.Stmt) -> Iterator[st.Stmt]:
     """The outermost loops over threads."""
-    stack = [root]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
-            yield stmt
-        else:
-            stack.extend(reversed(st.substatements(stmt)))
+    return st.outermost(root, st.is_over_threads)
 
 
 def _check_extents(body: st.Stmt, lanes: Sequence[str]) -> None:

@@ -70,16 +70,11 @@ def launch_memory(program: Program) -> Program:
 def _large(body: st.Stmt) -> tuple[Buffer, ...]:
     """The large buffers that are allocated outside of loops that run at once."""
     buffers: list[Buffer] = []
-    stack = [body]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.For) and stmt.kind == "parallel":
-            continue
+    for stmt in st.statements(body, lambda s: not (isinstance(s, st.For) and s.kind == "parallel")):
         if isinstance(stmt, st.Alloc):
             bytes_ = prod([known(size) or 0 for size in stmt.buffer.shape])
             if bytes_ * stmt.buffer.dtype.bytes > MAX_STACK_BYTES:
                 buffers.append(stmt.buffer)
-        stack += reversed(st.substatements(stmt))
     return tuple(dict.fromkeys(buffers))
 
 

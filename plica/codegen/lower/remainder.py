@@ -98,11 +98,5 @@ def _by_extent(stmt: st.Stmt, extent: sc.Scalar, left: sc.Scalar, count: int) ->
 
 def _does_anything(stmt: st.Stmt) -> bool:
     """Whether a statement stores anything, in loops that run."""
-    stack = [stmt]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, st.Store | st.Invoke):
-            return True
-        if not (isinstance(each, st.For) and known(each.extent) == 0):
-            stack += st.substatements(each)
-    return False
+    runs = st.statements(stmt, lambda s: not (isinstance(s, st.For) and known(s.extent) == 0))
+    return any(isinstance(each, st.Store | st.Invoke) for each in runs)

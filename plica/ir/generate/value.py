@@ -30,10 +30,11 @@ def every_dtype() -> st.SearchStrategy[DType]:
     return st.sampled_from(sorted(DTYPES, key=lambda each: (each.name != "f32", each.name)))
 
 
-def floats() -> st.SearchStrategy[float]:
+def floats(finite: bool = False) -> st.SearchStrategy[float]:
     """Floats around the places where things go wrong."""
+    special = [x for x in FLOATS if not finite or math.isfinite(x)]
     exact = st.integers(-64, 64).map(lambda n: n / 8)
-    return st.one_of(st.sampled_from(FLOATS), exact)
+    return st.one_of(st.sampled_from(special), exact)
 
 
 def integers(dtype: DType) -> st.SearchStrategy[int]:
@@ -43,17 +44,23 @@ def integers(dtype: DType) -> st.SearchStrategy[int]:
     return st.one_of(small, small, st.sampled_from((0, 1, low, high, high // 2)))
 
 
-def numbers(dtype: DType) -> st.SearchStrategy[bool | int | float]:
+def numbers(dtype: DType, finite: bool = False) -> st.SearchStrategy[bool | int | float]:
     """A Python number that is a value of the dtype (floats are rounded to it)."""
     if dtype is bool_:
         return st.booleans()
-    return floats().map(lambda x: _rounded(x, dtype)) if dtype.is_float else integers(dtype)
+    if dtype.is_float:
+        return (
+            floats(finite)
+            .map(lambda x: _rounded(x, dtype))
+            .filter(lambda x: not finite or math.isfinite(x))
+        )
+    return integers(dtype)
 
 
-def arrays(dtype: DType, shape: tuple[int, ...]) -> st.SearchStrategy[Array]:
+def arrays(dtype: DType, shape: tuple[int, ...], finite: bool = False) -> st.SearchStrategy[Array]:
     """Arrays of a dtype and shape; few distinct values when they are large."""
     count = math.prod(shape)
-    few = st.lists(numbers(dtype), min_size=min(count, 1), max_size=min(count, 8))
+    few = st.lists(numbers(dtype, finite), min_size=min(count, 1), max_size=min(count, 8))
     return few.map(lambda values: _array(values, dtype, shape))
 
 

@@ -57,7 +57,7 @@ def within(kernel: st.Kernel, limits: DeviceLimits = GPU) -> tuple[Diagnostic, .
 
 
 def _grids(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
-    for root in _launches(kernel.body):
+    for root in st.outermost(kernel.body, st.is_over_threads):
         extents: dict[str, Scalar] = {}
         for loop in st.statements(root):
             if not isinstance(loop, st.For) or loop.kind not in st.THREADS:
@@ -118,23 +118,9 @@ def _vectors(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
 
 
 def _host_stores(kernel: st.Kernel) -> Iterator[Diagnostic]:
-    stack = [kernel.body]
-    while stack:
-        if isinstance(stmt := stack.pop(), st.Store | st.Invoke):
+    for stmt in st.statements(kernel.body, lambda stmt: not st.is_over_threads(stmt)):
+        if isinstance(stmt, st.Store | st.Invoke):
             where = str(stmt.buffer.name) if isinstance(stmt, st.Store) else stmt.name
             message = "A kernel for a device touches its memory outside all threads."
             hint = "Bind a loop around it to blockIdx or threadIdx."
             yield finding("host-access", message, where, None, None, hint)
-        elif not (isinstance(stmt, st.For) and stmt.kind in st.THREADS):
-            stack.extend(reversed(st.substatements(stmt)))
-
-
-def _launches(body: st.Stmt) -> Iterator[st.For]:
-    """The outermost loops over threads."""
-    stack = [body]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
-            yield stmt
-        else:
-            stack.extend(reversed(st.substatements(stmt)))

@@ -29,7 +29,7 @@ far.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
@@ -275,13 +275,26 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
     return (stmt.body,)  # type: ignore[union-attr]  # the class was just seen
 
 
-def statements(root: Stmt) -> Iterator[Stmt]:
-    """Every statement inside one, itself first, in the order of the text."""
+def statements(root: Stmt, enters: Callable[[Stmt], bool] | None = None) -> Iterator[Stmt]:
+    """Every statement inside one, itself first, in the order of the text; nothing inside those of
+    which `enters` is false."""
     stack = [root]
     while stack:
         stmt = stack.pop()
         yield stmt
-        stack.extend(substatements(stmt)[::-1])
+        if enters is None or enters(stmt):
+            stack.extend(substatements(stmt)[::-1])
+
+
+def outermost(root: Stmt, wanted: Callable[[Stmt], bool]) -> Iterator[Stmt]:
+    """The wanted statements inside one that are in no other wanted one, in the order of the
+    text."""
+    return filter(wanted, statements(root, lambda stmt: not wanted(stmt)))
+
+
+def is_over_threads(stmt: Stmt) -> bool:
+    """Whether a statement is a loop over threads."""
+    return isinstance(stmt, For) and stmt.kind in THREADS
 
 
 def written(root: Stmt, buffers: Iterable[Buffer]) -> list[Buffer]:

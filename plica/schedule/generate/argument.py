@@ -169,12 +169,7 @@ def _inner(here: Here, given: Given, outwards: int) -> Handle:
 
 
 def _labels(root: Stmt) -> set[Name]:
-    found, stack = set(), [root]
-    while stack:
-        if isinstance(stmt := stack.pop(), Block):
-            found.add(stmt.label)
-        stack.extend(substatements(stmt))
-    return found
+    return {stmt.label for stmt in statements(root) if isinstance(stmt, Block)}
 
 
 def _any_block_number(here: Here, given: Given) -> int:
