@@ -23,8 +23,8 @@ from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import KernelOrigin
 from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.graph import expression as ex
+from plica.ir.graph.exhaustiveness import show_pattern
 from plica.ir.graph.module import DataDef, Module
-from plica.ir.interpret.value import sketch_pattern
 from plica.ir.loop import Kernel, index
 from plica.ir.type import DataType, Type, type_of
 
@@ -290,7 +290,7 @@ class _Body:
             asked = self.asked(clause.pattern, of, None, 0, roots, taken)
             rows.append((number, asked))
             clauses.append(dp.SelectClause(tuple(taken), self.region(clause.body, tail=tail)))
-        patterns = " or ".join([sketch_pattern(clause.pattern) for clause in node.clauses])
+        patterns = " or ".join([show_pattern(clause.pattern) for clause in node.clauses])
         message = "No clause of the match fits the value."
         failure = self.whole.failure(
             dp.Failure("match-failure", message, None, patterns or "nothing")

@@ -227,17 +227,6 @@ def catch_all(builder: Builder, type: Type) -> ex.Pattern:
     return ex.PAny() if builder.chance(3) else ex.PVar(builder.var(type))
 
 
-def variables(pattern: ex.Pattern) -> list[ex.Var]:
-    """The variables a pattern binds, in order."""
-    match pattern:
-        case ex.PVar(var):
-            return [var]
-        case ex.PConstructor(_, items) | ex.PTuple(items):
-            return [var for item in items for var in variables(item)]
-        case _:
-            return []
-
-
 def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[ex.Pattern, ...]]:
     """Patterns for each case: one field is matched further, the others are bound whole."""
     deep = [i for i, type_ in enumerate(types) if isinstance(type_, ty.DataType | ty.TupleType)]

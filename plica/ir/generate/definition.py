@@ -12,19 +12,13 @@ from typing import Any, Final, TypeAlias
 from hypothesis import assume, strategies as st
 
 from plica.core import Name, post_order
-from plica.ir.generate.builder import (
-    Builder,
-    catch_all,
-    dims_in,
-    fields_of,
-    is_first_order,
-    variables,
-)
+from plica.ir.generate.builder import Builder, catch_all, dims_in, fields_of, is_first_order
 from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from plica.ir.generate.operation import apply
 from plica.ir.generate.scalar import dims as dims_over
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
+from plica.ir.graph.check import variables_in
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar, i64
@@ -184,7 +178,7 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
         pattern = ex.PConstructor(
             way, tuple(catch_all(builder, type_) for type_ in fields_of(way, whole))
         )
-        bound = variables(pattern)
+        bound = variables_in(pattern)
         assume(len(set(bound)) == len(bound))
         case = inner.inner(bound)
         for var in bound:

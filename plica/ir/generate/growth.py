@@ -14,12 +14,12 @@ from plica.ir.generate.builder import (
     instantiate,
     is_first_order,
     split,
-    variables,
 )
 from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import filled, operation
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
+from plica.ir.graph.check import variables_in
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, bool_
 
@@ -203,7 +203,7 @@ def grow_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
     assert isinstance(value.type, DataType | TupleType)
     clauses = []
     for pattern in split(builder, value.type):
-        bound = variables(pattern)
+        bound = variables_in(pattern)
         if len(set(bound)) < len(bound):
             return
         clauses.append(ex.Clause(pattern, body(builder, scope.inner(bound), depth - 1, type).expr))
@@ -235,7 +235,7 @@ def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> 
     if (value := _construct(builder, scope, way, type, depth)) is None:
         return
     pattern = ex.PConstructor(way, tuple(catch_all(builder, each) for each in fields_of(way, type)))
-    bound = variables(pattern)
+    bound = variables_in(pattern)
     if len(set(bound)) == len(bound):
         result = body(builder, scope.inner(bound), depth - 1)
         builder.retired.extend(bound)

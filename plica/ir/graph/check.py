@@ -271,9 +271,9 @@ class _Checker:
             used.add(each.name)
 
 
-def variables_in(pattern: Term) -> tuple[Term, ...]:
+def variables_in(pattern: Term) -> tuple[ex.Var, ...]:
     """The variables of a pattern as often as it names them."""
-    terms: list[Term] = []
+    terms: list[ex.Var] = []
     stack = [pattern]
     while stack:
         if isinstance(part := stack.pop(), ex.PVar):

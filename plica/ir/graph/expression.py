@@ -20,11 +20,12 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed
 from plica.core.term import LARGE_BYTES
@@ -314,6 +315,64 @@ EXPRESSIONS: TypeAlias = (
     Const | Literal | Var | Let | LetDim | If | Function | Call | Apply | Tuple | Project
     | Constructor | Match
 )  # fmt: skip
+
+
+def operands(node: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions; a let's value comes before its body."""
+    if (parts := _OPERANDS.get(node.__class__)) is None:
+        raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
+    return parts(node)
+
+
+def _none(node: Expr) -> tuple[Expr, ...]:
+    return ()
+
+
+# A table by class, since every walk of every pass asks this of every node.
+# fmt: off
+_OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
+    Apply:        attrgetter("args"),
+    Var:          _none,
+    Const:        _none,
+    Constructor:  _none,
+    Literal:      _none,
+    Let:          attrgetter("value", "body"),
+    LetDim:       attrgetter("value", "body"),
+    Call:         lambda node: (node.callee, *node.args),
+    Tuple:        attrgetter("items"),
+    Project:      lambda node: (node.value,),
+    If:           attrgetter("condition", "then", "orelse"),
+    Function:     lambda node: (node.body,),
+    Match:        lambda node: (node.value, *[clause.body for clause in node.clauses]),
+}
+# fmt: on
+
+
+def with_operands(node: Expr, new: tuple[Expr, ...]) -> Expr:
+    """The same expression with other parts.  `with_operands(e, operands(e)) is e`."""
+    if new == operands(node):
+        return node
+    if node.__class__ is Apply:
+        return Apply(node.op, new, node.attrs)
+    match node:
+        case Let(var, _, _):
+            return Let(var, *new)
+        case LetDim(dim, _, _):
+            return LetDim(dim, *new)
+        case Call(_, _, types):
+            return Call(new[0], new[1:], types)
+        case Tuple():
+            return Tuple(new)
+        case Project(_, index):
+            return Project(new[0], index)
+        case If():
+            return If(*new)
+        case Function():
+            return evolve(node, body=new[0])
+        case Match(_, clauses, total):
+            bodies = zip(clauses, new[1:], strict=True)
+            return Match(new[0], tuple([Clause(c.pattern, body) for c, body in bodies]), total)
+    return node
 
 
 def const(value: object, of: DType | str | None = None) -> Const:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -41,6 +41,9 @@ __all__ = [
     "FLAT", "Attribute", "Flat", "Gradient", "Mismatch", "Operator", "OperatorRefused", "Pullback",
     "Through", "aliases", "find", "names", "namespaces", "register", "uses_foreign",
 ]  # fmt: skip
+
+
+V = TypeVar("V")
 
 
 @attrs.frozen
@@ -127,35 +130,51 @@ class Operator:
 
     def bind(self, args: Sequence[Any], given: Values) -> tuple[tuple[Expr, ...], Attrs]:
         """Arguments and attributes in canonical form; `IllTyped` names all that is wrong."""
-        slots = ("values",) if self.variadic else self.inputs
-        names = (*slots, *(attribute.name for attribute in self.attributes))
-        wrong: list[Diagnostic] = []
-        if len(args) > len(names):
-            wrong.append(self._arity(f"{len(args)} arguments"))
-        values = dict(zip(names, args, strict=False))
-        for name, value in given.items():
-            if name not in names:
-                hint = did_you_mean(name, names)
-                message = f"{self.name} has no attribute {name!r}."
-                wrong.append(Diagnostic("unknown-attribute", message, suggestion=hint))
-            elif name in values:
-                wrong.append(self._arity(f"{name} twice"))
-            else:
-                values[name] = value
-        if missing := [name for name in slots if name not in values]:
-            wrong.append(self._arity(f"no {' and no '.join(missing)}"))
+        values, problems = self.named(args, given.items())
+        wrong = [problem for _, problem in problems]
         attributes = self._attributes(values, wrong)
         if wrong:
             raise IllTyped(*wrong)
-        operands = values["values"] if self.variadic else [values[name] for name in slots]
+        operands = values["values"] if self.variadic else [values[name] for name in self.slots]
         return tuple([as_expr(operand) for operand in operands]), attributes
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of the operands; those of a variadic operator are one."""
+        return ("values",) if self.variadic else self.inputs
+
+    def named(
+        self, args: Sequence[V], given: Iterable[tuple[str, V]]
+    ) -> tuple[dict[str, V], list[tuple[str, Diagnostic]]]:
+        """The arguments of a call by name, those without one in the order of the record; and what
+        is wrong, each with the keyword it is about, or ""."""
+        names = (*self.slots, *(attribute.name for attribute in self.attributes))
+        wrong: list[tuple[str, Diagnostic]] = []
+        if len(args) > len(names):
+            wrong.append(("", self._arity(f"{len(args)} arguments")))
+        values = dict(zip(names, args, strict=False))
+        for name, value in given:
+            if name not in names:
+                hint = did_you_mean(name, names)
+                message = f"{self.name} has no attribute {name!r}."
+                unknown = Diagnostic(
+                    "unknown-attribute", message, None, ", ".join(names), None, hint
+                )
+                wrong.append((name, unknown))
+            elif name in values:
+                wrong.append((name, self._arity(f"{name} twice")))
+            else:
+                values[name] = value
+        required = [*self.slots, *(each.name for each in self.attributes if each.required)]
+        if missing := [name for name in required if name not in values]:
+            wrong.append(("", self._arity(f"no {' and no '.join(missing)}")))
+        return values, wrong
 
     def _attributes(self, values: Values, wrong: list[Diagnostic]) -> Attrs:
         found: list[tuple[str, Any]] = []
         for attribute in self.attributes:
             if attribute.name not in values and attribute.required:
-                wrong.append(self._arity(f"no {attribute.name}"))
-                continue
+                continue  # that is said
             value = values.get(attribute.name, attribute.default)
             if not getattr(type(value), "unfilled", False):  # in a rule any value may come here
                 value = attribute.read(value)

@@ -37,7 +37,11 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DType, Sizes, dim_var, term as ty
 from plica.ir.type.size import Equation, size_of
 from plica.runtime.error import InputError
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import number_text
+
+with lazy_imports(__name__):  # where a match fails
+    from plica.ir.graph.exhaustiveness import show_pattern
 
 __all__ = [
     "Array", "Closure", "DataValue", "NativeFunction", "Value", "arity", "build", "conforms",
@@ -283,20 +287,7 @@ def fits(pattern: ex.Pattern, value: Any, env: dict[Any, Any]) -> bool:
 
 def unmatched(node: ex.Match, value: Any) -> EvaluationError:
     """The error of a match none of whose clauses fits."""
-    clauses = [sketch_pattern(clause.pattern) for clause in node.clauses]
+    clauses = [show_pattern(clause.pattern) for clause in node.clauses]
     message = "No clause of the match fits the value."
     expected = " or ".join(clauses) or "nothing"
     return EvaluationError.of("match-failure", message, None, expected, sketch(value))
-
-
-def sketch_pattern(pattern: ex.Pattern) -> str:
-    """A pattern in script syntax."""
-    match pattern:
-        case ex.PAny():
-            return "_"
-        case ex.PVar(var):
-            return str(var.name)
-        case ex.PConstructor(constructor, items):
-            return f"{constructor.name}({', '.join(map(sketch_pattern, items))})"
-        case ex.PTuple(items):
-            return f"({', '.join(map(sketch_pattern, items))})"

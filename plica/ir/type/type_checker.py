@@ -113,18 +113,10 @@ class Elaborator:
                 return number(value, found)
             case ex.Let(var, _, _):
                 return ex.Let(self.variable(var), *kids)
-            case ex.LetDim(dim, _, _):
-                return ex.LetDim(dim, *kids)
             case ex.Call(_, _, types):
                 given = self.state.arguments.get(instance)
                 filled = types if given is None else tuple([self.type(type_) for type_ in given])
                 return ex.Call(kids[0], tuple(kids[1:]), filled)
-            case ex.Tuple():
-                return ex.Tuple(tuple(kids))
-            case ex.Project(_, index):
-                return ex.Project(kids[0], index)
-            case ex.If():
-                return ex.If(*kids)
             case ex.Function():
                 params = tuple([self.variable(param) for param in node.params])
                 ret = node.ret
@@ -136,7 +128,7 @@ class Elaborator:
                 cases = [ex.Clause(self._pattern(clause.pattern), body) for clause, body in bodies]
                 return ex.Match(kids[0], tuple(cases), total)
             case _:
-                return node
+                return ex.with_operands(node, tuple(kids))
 
     def _pattern(self, pattern: ex.Pattern) -> ex.Pattern:
         match pattern:
@@ -233,7 +225,7 @@ class TypeChecker(TypingState):
                     self._enter(node, extra, stack)
             elif task == LEAVE:
                 entry, signature = extra
-                count = len(node.args) if node.__class__ is ex.Apply else _count(node)
+                count = len(node.args) if node.__class__ is ex.Apply else len(ex.operands(node))
                 start = len(values) - count
                 kids = tuple(values[start:])
                 del values[start:]
@@ -268,9 +260,6 @@ class TypeChecker(TypingState):
         """Queues the parts of a node, and the steps between them."""
         entry = self.solver.count
         match node:
-            case ex.Tuple(items):
-                stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, item, None) for item in reversed(items)])
             case ex.Let(var, value, body):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.append((VISIT, body, None))
@@ -282,29 +271,17 @@ class TypeChecker(TypingState):
                 if whole is None or var.type is not None:
                     stack.append((BIND, node, None))
                 stack.append((VISIT, value, whole))
-            case ex.LetDim(_, value, body):
-                stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, expr, None) for expr in (body, value)])
-            case ex.Call(callee, args, _):
-                stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, arg, None) for arg in reversed(args)])
-                stack.append((VISIT, callee, None))
             case ex.Function():
                 whole = self.signature(node) if signature is None else signature
                 stack.append((LEAVE, node, (entry, whole)))
                 stack.append((VISIT, node.body, None))
-            case ex.If(condition, then, orelse):
-                stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, expr, None) for expr in (orelse, then, condition)])
             case ex.Match(value, clauses, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(CASE, node, (0, None)) for _ in clauses[:1]])
                 stack.append((VISIT, value, None))
-            case ex.Project(value, _):
-                stack.append((LEAVE, node, (entry, None)))
-                stack.append((VISIT, value, None))
             case _:
                 stack.append((LEAVE, node, (entry, None)))
+                stack.extend([(VISIT, part, None) for part in ex.operands(node)[::-1]])
 
     def _leave(
         self, node: ex.Expr, kids: tuple[Instance, ...], entry: int, signature: FuncType | None
@@ -404,25 +381,6 @@ class TypeChecker(TypingState):
                 elif found is not POISON and found not in self._tied and found.name.index > entry:
                     return True
         return False
-
-
-def _count(node: ex.Expr) -> int:
-    """How many parts of an expression are visited."""
-    match node:
-        case ex.Tuple(items):
-            return len(items)
-        case ex.Call(_, args, _):
-            return 1 + len(args)
-        case ex.Let() | ex.LetDim():
-            return 2
-        case ex.Function() | ex.Project():
-            return 1
-        case ex.If():
-            return 3
-        case ex.Match(_, clauses, _):
-            return 1 + len(clauses)
-        case _:
-            return 0
 
 
 _RULES: Final[dict[type, Rule]] = {

@@ -30,15 +30,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from operator import attrgetter
 from typing import Any, Final
-
-import attrs
 
 from plica.core import Name, Term, post_order
 from plica.core.collector import paused
 from plica.ir.graph import Call, Defined, Definition, Expr, Module, Var, expression as ex
+from plica.ir.graph.expression import operands, with_operands
 from plica.ir.type import infer
+
+__all__ = [
+    "NameSupply", "escaping", "expressions", "is_atom", "map_expressions", "map_functions",
+    "names_in", "operands", "reachable", "recursive", "references", "use_counts", "users",
+    "with_operands",
+]  # fmt: skip
 
 
 def use_counts(*roots: Expr) -> Counter[Expr]:
@@ -101,66 +105,7 @@ def recursive(module: Module) -> dict[Var, frozenset[Var]]:
     return found
 
 
-def operands(node: ex.Expr) -> tuple[ex.Expr, ...]:
-    """The direct subexpressions; a let's value comes before its body."""
-    if (parts := _OPERANDS.get(node.__class__)) is None:
-        raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
-    return parts(node)
-
-
-def _none(node: ex.Expr) -> tuple[ex.Expr, ...]:
-    return ()
-
-
-# A table by class, since every walk of every pass asks this of every node.
-# fmt: off
-_OPERANDS: Final[dict[type, Callable[[Any], tuple[ex.Expr, ...]]]] = {
-    ex.Apply:        attrgetter("args"),
-    ex.Var:          _none,
-    ex.Const:        _none,
-    ex.Constructor:  _none,
-    ex.Literal:      _none,
-    ex.Let:          attrgetter("value", "body"),
-    ex.LetDim:       attrgetter("value", "body"),
-    ex.Call:         lambda node: (node.callee, *node.args),
-    ex.Tuple:        attrgetter("items"),
-    ex.Project:      lambda node: (node.value,),
-    ex.If:           attrgetter("condition", "then", "orelse"),
-    ex.Function:     lambda node: (node.body,),
-    ex.Match:        lambda node: (node.value, *[clause.body for clause in node.clauses]),
-}
-# fmt: on
-
 ATOMS: Final = (ex.Var, ex.Const, ex.Constructor, ex.Literal)
-
-
-def with_operands(node: ex.Expr, new: tuple[ex.Expr, ...]) -> ex.Expr:
-    """The same expression with other parts.  `with_operands(e, operands(e)) is e`."""
-    if new == operands(node):
-        return node
-    if node.__class__ is ex.Apply:
-        return ex.Apply(node.op, new, node.attrs)
-    match node:
-        case ex.Let(var, _, _):
-            return ex.Let(var, *new)
-        case ex.LetDim(dim, _, _):
-            return ex.LetDim(dim, *new)
-        case ex.Call(_, _, types):
-            return ex.Call(new[0], new[1:], types)
-        case ex.Tuple():
-            return ex.Tuple(new)
-        case ex.Project(_, index):
-            return ex.Project(new[0], index)
-        case ex.If():
-            return ex.If(*new)
-        case ex.Function():
-            return attrs.evolve(node, body=new[0])
-        case ex.Match(_, clauses, total):
-            bodies = zip(clauses, new[1:], strict=True)
-            return ex.Match(
-                new[0], tuple([ex.Clause(c.pattern, body) for c, body in bodies]), total
-            )
-    return node
 
 
 def is_atom(node: ex.Expr) -> bool:

@@ -37,19 +37,25 @@ class OperatorReader(ValueReader):
             hint = self.problems.suggest(name, (*names(), *aliases()))
             self.error(node, "unknown-operator", f"There is no operator {name!r}.", suggestion=hint)
             return None
-        slots = ("values",) if record.variadic else record.inputs
-        given = self._given(node, record, (*slots, *(each.name for each in record.attributes)))
-        missing = [slot for slot in slots if slot not in given]
-        missing += [
-            each.name for each in record.attributes if each.required and each.name not in given
-        ]
-        if missing:
-            self._arity(node, record, f"no {' and no '.join(missing)}")
+        plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
+        if len(plain) != len(node.args):
+            message = "Arguments are written out, one by one."
+            self.unsupported(node, message, expected="f(x, y)", found="a starred argument")
+        keywords = [(each.arg or "**", each) for each in node.keywords]
+        given, wrong = record.named(plain, [(word, each.value) for word, each in keywords])
+        for word, problem in wrong:
+            at = dict(keywords)[word] if problem.code == "unknown-attribute" else node
+            self.error(
+                at, problem.code, problem.message, expected=problem.expected, found=problem.found,
+                suggestion=problem.suggestion,
+            )  # fmt: skip
         attrs = self._attributes(record, given)
-        if missing or attrs is None:
+        if attrs is None or len(attrs) < len(record.attributes):
+            return None
+        if not given.keys() >= {*record.slots}:
             return None
         if not record.variadic:
-            return record.name, [given[slot] for slot in slots], attrs
+            return record.name, [given[slot] for slot in record.slots], attrs
         several = given["values"]
         if not isinstance(several, ast.Tuple | ast.List):
             message = f"{record.name} takes its operands as a tuple, written out."
@@ -57,30 +63,6 @@ class OperatorReader(ValueReader):
             self.error(several, "wrong-arity", message, expected="(x, y)", found=found)
             return None
         return record.name, several.elts, attrs
-
-    def _given(
-        self, node: ast.Call, record: Operator, known: tuple[str, ...]
-    ) -> dict[str, ast.expr]:
-        """The arguments by name: those without one are in the order of the record."""
-        plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
-        if len(plain) != len(node.args):
-            message = "Arguments are written out, one by one."
-            self.unsupported(node, message, expected="f(x, y)", found="a starred argument")
-        if len(plain) > len(known):
-            self._arity(node, record, f"{len(plain)} arguments")
-        given = dict(zip(known, plain, strict=False))
-        for each in node.keywords:
-            if each.arg is None or each.arg not in known:
-                message = f"{record.name} has no attribute {each.arg!r}."
-                hint = self.problems.suggest(each.arg or "", known)
-                self.error(
-                    each, "unknown-attribute", message, expected=", ".join(known), suggestion=hint
-                )
-            elif each.arg in given:
-                self._arity(node, record, f"{each.arg} twice")
-            else:
-                given[each.arg] = each.value
-        return given
 
     def _attributes(self, record: Operator, given: dict[str, ast.expr]) -> Attrs | None:
         found: list[tuple[str, Any]] = []
@@ -137,11 +119,6 @@ class OperatorReader(ValueReader):
             found = read_dim(value, self._dim_name)
             return found if isinstance(found, Scalar) else value
         return value
-
-    def _arity(self, node: ast.Call, record: Operator, found: str) -> None:
-        known = (*record.inputs, *(attribute.name for attribute in record.attributes))
-        message = f"{record.name} is called with the wrong arguments."
-        self.error(node, "wrong-arity", message, expected=f"({', '.join(known)})", found=found)
 
 
 def _mentions_wrong(value: Any) -> bool:

@@ -11,10 +11,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from plica.core import CompilerBug
 from plica.ir.graph import expression as ex
 from plica.ir.text.show.constant import is_small
 
@@ -136,34 +134,9 @@ def lay_out(body: ex.Expr, order: list[ex.Expr] | None = None) -> PrintLayout:
                 inside[node] = (StatementSpot(spot),)
                 use(node.body, inside[node][0], TAIL)
             case _:
-                for operand in operands(node):
+                for operand in ex.operands(node):
                     use(operand, spot)
     return layout
-
-
-def operands(node: ex.Expr) -> Sequence[ex.Expr]:
-    """The expressions directly inside a node, in the order of its text."""
-    if (inside := _OPERANDS.get(node.__class__)) is None:
-        raise CompilerBug(f"{node!r} is no expression of the graph language.")
-    return inside(node)
-
-
-# Any: each function takes nodes of its own class.
-_OPERANDS: Final[dict[type, Callable[[Any], Sequence[ex.Expr]]]] = {
-    ex.Apply: lambda node: node.args,
-    ex.Let: lambda node: (node.value, node.body),
-    ex.LetDim: lambda node: (node.value, node.body),
-    ex.Call: lambda node: (node.callee, *node.args),
-    ex.Tuple: lambda node: node.items,
-    ex.Project: lambda node: (node.value,),
-    ex.If: lambda node: (node.condition, node.then, node.orelse),
-    ex.Match: lambda node: (node.value, *[clause.body for clause in node.clauses]),
-    ex.Function: lambda node: (node.body,),
-    ex.Var: lambda node: (),
-    ex.Const: lambda node: (),
-    ex.Literal: lambda node: (),
-    ex.Constructor: lambda node: (),
-}
 
 
 class Parts:
@@ -204,5 +177,5 @@ def parts(*roots: ex.Expr) -> Parts:
             binders.append(node)
             found.surface |= node.ret is None or any(p.type is None for p in node.params)
         push((node,))
-        stack.extend(operands(node)[::-1])
+        stack.extend(ex.operands(node)[::-1])
     return found
