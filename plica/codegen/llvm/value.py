@@ -8,9 +8,9 @@ branches are around such loads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit import scalar
@@ -23,7 +23,7 @@ from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
-from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core import CompilerBug, free_vars
 from plica.ir.loop import MEANING, scalar as sc
 from plica.ir.type import DType, bool_, i32, i64, known
@@ -55,7 +55,6 @@ class LlvmValues:
         self._places: dict[int, LlvmPlace] = {}
         self._zeros_of: dict[str, str] = {}  # memory that holds zeros, by its type
         self._sizes: dict[sc.Scalar, LaneValue] = {}  # of open sizes that are known everywhere
-        self._lines = OperationLines(w)
         self.contracted: frozenset[sc.Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
@@ -227,11 +226,13 @@ class LlvmValues:
         return self._instruction(step, frame, scalar.operation)
 
     def _instruction(
-        self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue], write: WriteOperation
+        self,
+        step: scalar.OrderStep,
+        frame: scalar.Frame[LaneValue],
+        write: Callable[[Any, Sequence[str], LlvmPlace], str],
     ) -> LaneValue:
         texts, n = self._texts(step[4], frame.operands(step))
-        name = self._lines.write((step[2], n), texts, step[4], write, self._place(n))
-        return valued((name, None if n else 0, 0))
+        return valued((write(step[2], texts, self._place(n)), None if n else 0, 0))
 
     def _place(self, lanes: int) -> LlvmPlace:
         """Where operators of a given number of lanes stand; 0 for a single value."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from attrs import frozen
 
@@ -239,79 +239,9 @@ class LlvmPlace:
         return found
 
 
-@frozen(eq=False)
-class InstructionLine:
-    """The line of an instruction, with room for its operands; some are always the same."""
-
-    text: str
-    fixed: tuple[tuple[int, str], ...]
-
-
-def instruction_line(
-    lines: Sequence[str], name: str, operands: Sequence[str]
-) -> InstructionLine | None:
-    """The emitted text of an operation, if it is one line.
-
-    >>> line = instruction_line(["  %7 = fadd float %5, 0x4000000000000000"], "%7",
-    ...                         ["%5", "0x4000000000000000"])
-    >>> line.text.format("%8", "0x4000000000000000"), line.fixed
-    ('fadd float %8, 0x4000000000000000', ((1, '0x4000000000000000'),))
-    """
-    start = f"  {name} = "
-    registers = [operand for operand in operands if operand.startswith("%")]
-    if len(lines) != 1 or not lines[0].startswith(start) or len({*registers}) < len(registers):
-        return None
-    text = lines[0].removeprefix(start).replace("{", "{{").replace("}", "}}")
-    if {*registers} != {*REGISTER.findall(text)}:
-        return None
-    text = REGISTER.sub(lambda found: f"{{{operands.index(found[0])}}}", text)
-    fixed = [(at, operand) for at, operand in enumerate(operands) if not operand.startswith("%")]
-    return InstructionLine(text, tuple(fixed))
-
-
 REGISTER: Final = re.compile(r"%[\w.]+")  # the name of a value
 _PARAMETER: Final = re.compile(r"%[bd]\d+|%own\.\d+")
 """An open size, a buffer parameter, or local memory."""
-
-WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
-"""Writes an operation (Any: of the class that it is for) on some operands."""
-
-
-class OperationLines:
-    """How operations are written.
-
-    A one-line float operation depends only on its operands: the copies of an unrolled loop reuse
-    the line with other operands.
-    """
-
-    def __init__(self, w: LlvmWriter) -> None:
-        self.w = w
-        self._lines: dict[tuple[object, int], InstructionLine | None] = {}
-
-    def write(
-        self,
-        key: tuple[object, int],
-        operands: Sequence[str],
-        dtypes: Sequence[DType],
-        write: WriteOperation,
-        place: LlvmPlace,
-    ) -> str:
-        """The name of the value of an operation; `key` is the operation and its lanes."""
-        w, line = self.w, self._lines.get(key)
-        if line is not None:
-            for at, text in line.fixed:
-                if operands[at] != text:
-                    break
-            else:
-                return w.let(line.text.format(*operands))
-        before = len(w.lines)
-        name = write(key[0], operands, place)
-        if key not in self._lines:
-            floats = all(of.is_float for of in dtypes)
-            self._lines[key] = (
-                instruction_line(w.lines[before:], name, operands) if floats else None
-            )
-        return name
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
