@@ -3,8 +3,8 @@
 >>> from plica.codegen.accel.vta import vta
 >>> [each.name for each in device_of(vta()).memories]
 ['uop', 'inp', 'wgt', 'acc', 'out']
->>> from plica.runtime.accel.device import from_data, to_data
->>> from_data(to_data(device_of(vta()))) == device_of(vta())
+>>> from plica.runtime.typed_json import plain, read
+>>> read(device.AccelDevice, plain(device_of(vta()))) == device_of(vta())
 True
 """
 
@@ -82,8 +82,8 @@ def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.Devi
     if isinstance(does, d.Move):
         rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
         pads = tuple([at(pad) for pad in does.pads])
-        places = at(does.sram), at(does.dram), at(does.width)
-        return device.RowCopy(does.scope, does.way == "out", *places, *rows, pads, does.kind)
+        by = device.CopyOperands(at(does.sram), at(does.dram), at(does.width), *rows)
+        return device.RowCopy(does.scope, does.way == "out", by, pads, does.kind)
     if isinstance(does, d.Sweep):
         bases = words
         if does.micro and machine.micro is not None:
@@ -94,8 +94,8 @@ def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.Devi
             return device.OperandReach(given.scopes, bases.index(given.base), strides)
 
         loops, micro = (tuple([at(word) for word in each]) for each in (does.loops, does.micro))
-        reads = tuple([reach(read) for read in does.reads])
-        return device.DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
+        reaches = tuple([reach(each) for each in (does.writes, *does.reads)])
+        return device.DeviceSweep(loops, micro, reaches, to_formula(does.meaning))
     return None
 
 

@@ -37,7 +37,15 @@ from plica.core import digest
 from plica.ir.graph import Expr, Module
 from plica.ir.type import TensorType, infer, known, type_of
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
-from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, NativePart, ProgramLaunch, Step
+from plica.runtime.accel.artefact import (
+    AccelArtefact,
+    Coded,
+    Cost,
+    NativePart,
+    ProgramLaunch,
+    ProgramRun,
+    Step,
+)
 from plica.runtime.accel.functional import MemorySpan
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -203,11 +211,8 @@ class _Assembly:
         self.steps.append(
             ProgramLaunch(
                 f"launch{number}: {layer.shape}",
-                program,
-                self.values[of.data],
-                self.values[of.result],
+                ProgramRun(program, self.values[of.data], self.values[of.result], layer.batch),
                 tuple([known(size) or 0 for size in stored.shape]),
-                layer.batch,
                 tuple(held),
                 Cost(timed.cycles, timed.turns, timed.operations, timed.moved),
             )

@@ -88,7 +88,7 @@ class AccelExecutable(Executable):
 
     def _elements(self, of: ProgramLaunch) -> dict[str, Array]:
         """The constants of a launch, as elements."""
-        rooms = {span.name: span for span in self.whole.programs[of.program].rooms}
+        rooms = {span.name: span for span in self.whole.programs[of.run.program].rooms}
         found = {}
         for name, number in of.constants:
             memory = self.whole.device.memory(rooms[name].memory)
@@ -97,7 +97,7 @@ class AccelExecutable(Executable):
                 raise damaged("A constant of a launch has another size.", name)
             found[name] = data.view(memory.dtype).reshape(-1, *memory.shape)
         given = self.whole.device.memory(rooms[OUTPUT].memory)
-        if math.prod(of.shape) != of.batch * rooms[OUTPUT].elements * math.prod(given.shape):
+        if math.prod(of.shape) != of.run.batch * rooms[OUTPUT].elements * math.prod(given.shape):
             raise damaged("What a launch gives has another size.", of.name)
         return found
 
@@ -113,7 +113,8 @@ class AccelExecutable(Executable):
         number = 0
         for step in self.whole.steps:
             if isinstance(step, ProgramLaunch):
-                values[step.gives] = self._launch(step, self._held[number], values[step.takes])
+                taken = values[step.run.takes]
+                values[step.run.gives] = self._launch(step, self._held[number], taken)
                 number += 1
             else:
                 given = [values[take] for take in step.takes]
@@ -129,10 +130,11 @@ class AccelExecutable(Executable):
 
     def _launch(self, of: ProgramLaunch, held: Mapping[str, Array], data: Array) -> Array:
         """The output of a layer: one run of its program per image of the batch."""
-        simulator = self._simulators[of.program]
-        rooms = {span.name: span.memory for span in self.whole.programs[of.program].rooms}
+        simulator = self._simulators[of.run.program]
+        rooms = {span.name: span.memory for span in self.whole.programs[of.run.program].rooms}
         array = np.empty(of.shape, self.whole.device.memory(rooms[OUTPUT]).dtype)
-        for into, one in zip(array.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True):
+        batch = of.run.batch
+        for into, one in zip(array.reshape(batch, -1), data.reshape(batch, -1), strict=True):
             into[:] = simulator.run({INPUT: one, **held})[OUTPUT].reshape(-1)
         return array
 
@@ -161,7 +163,7 @@ class AccelExecutable(Executable):
             if not isinstance(step, ProgramLaunch):
                 every += rows[step.number]
                 continue
-            cost, batch = step.cost, step.batch
+            cost, batch = step.cost, step.run.batch
             total = cost.cycles * batch
             seconds = total / clock * runs
             every.append(

@@ -15,13 +15,12 @@ array([4, 5], dtype=int32)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.error import damaged
 from plica.runtime.port import Array
+from plica.runtime.typed_json import Annotated, ClassVar, dataclass
 
 Step: TypeAlias = tuple[Any, ...]  # Any: a word, then numbers, names and tuples of numbers
 
@@ -36,7 +35,14 @@ REDUCE: Final[Mapping[str, np.ufunc]] = {
     "sum": np.add,          "prod": np.multiply,    "most": np.maximum,     "least": np.minimum,
 }
 # fmt: on
-_MAX_STEPS: Final = 4096
+DTYPES: Final = frozenset(
+    ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+) | {"float16", "float32", "float64"}  # fmt: skip
+"""The names of numbers that an element may hold."""
+
+ElementType: TypeAlias = Annotated[str, DTYPES]
+Size: TypeAlias = Annotated[int, range(1, 1 + (1 << 16))]
+_STEPS: Final = range(1, 1 + 4096)  # how many a formula may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +52,77 @@ class ContractionStep:
     `operands` are the two among the inputs, `dtype` is one in which the sums are exact.
     """
 
+    DAMAGED: ClassVar = "A product in the artefact is damaged."
+
     subscripts: tuple[str, str, str]
     operands: tuple[int, int]
-    dtype: str
+    dtype: ElementType
+
+    def fits(self, inputs: Sequence[Sequence[int]], rank: int) -> bool:
+        """Whether it is a product of two inputs of these shapes, which has so many axes."""
+        x, y, z = self.subscripts
+        if not all(at in range(len(inputs)) for at in self.operands):
+            return False
+        a, b = (inputs[at] for at in self.operands)
+        return (
+            (len(x), len(y), len(z)) == (len(a), len(b), rank)
+            and all(len(set(word)) == len(word) for word in (x, y, z))
+            and set(x + y + z) <= set("abcdefghijkl")
+            and set(z) == set(x) ^ set(y)
+        )
+
+
+def _tuples(given: object) -> Any:  # Any: as in `Step`
+    return tuple(map(_tuples, given)) if isinstance(given, list) else given
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
     """Steps over the axes of a result and of its sums; the last step is the result."""
 
-    shape: tuple[int, ...]
-    inner: tuple[int, ...]
-    steps: tuple[Step, ...]
+    DAMAGED: ClassVar = "A formula in the artefact is damaged."
+
+    shape: tuple[Size, ...]
+    inner: tuple[Size, ...]
+    steps: tuple[Annotated[Step, _tuples], ...]
     product: ContractionStep | None = None
+
+    def fits(self, inputs: Sequence[Sequence[int]], words: Sequence[str]) -> bool:
+        """Whether it is one over inputs of these shapes, and operands of these names."""
+        axes = len(self.shape) + len(self.inner)
+        return (
+            len(self.steps) in _STEPS
+            and all(_is_step(step, at, axes, inputs, words) for at, step in enumerate(self.steps))
+            and (self.product is None or self.product.fits(inputs, len(self.shape)))
+        )
+
+
+def _is_step(
+    step: object, at: int, axes: int, inputs: Sequence[Sequence[int]], words: Sequence[str]
+) -> bool:
+    """Whether a step uses what there is before it."""
+
+    def within(end: int, *numbers: object) -> bool:
+        return all(type(number) is int and 0 <= number < end for number in numbers)
+
+    match step:
+        case (str(word), a, b) if word in BINARY or word in ("left", "right"):
+            return within(at, a, b)
+        case ("select", a, b, c):
+            return within(at, a, b, c)
+        case ("number", int() | float(), str(dtype)):
+            return dtype in DTYPES
+        case ("operand", name, str(dtype)):
+            return name in words and dtype in DTYPES
+        case ("cast", a, str(dtype)):
+            return within(at, a) and dtype in DTYPES
+        case ("axis", n):
+            return within(axes, n)
+        case ("load", int(n), (*places,)):
+            return within(len(inputs), n) and len(places) == len(inputs[n]) and within(at, *places)
+        case (str(word), a, (*along,)) if word in REDUCE:
+            return within(at, a) and within(axes, *along)
+    return False
 
 
 def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> Array:
@@ -136,92 +200,3 @@ _OTHERS: Final[Mapping[str, Callable[[list[Array], Step, Mapping[str, int], int]
     "number": _number, "operand": _operand, "cast": _cast, "select": _select, "left": _left,
     "right": _right,
 }  # fmt: skip
-
-
-def to_data(of: Formula) -> object:
-    """The formula as JSON data."""
-    product = None
-    if of.product is not None:
-        product = [list(of.product.subscripts), list(of.product.operands), of.product.dtype]
-    steps = [[list(x) if isinstance(x, tuple) else x for x in step] for step in of.steps]
-    return [list(of.shape), list(of.inner), steps, product]
-
-
-def from_data(given: object, inputs: Sequence[Sequence[int]], words: Sequence[str]) -> Formula:
-    """The formula in JSON, over inputs of these shapes and operands of these names."""
-    match given:
-        case [[*shape], [*inner], [*steps], product] if 0 < len(steps) <= _MAX_STEPS:
-            sizes = _sizes([*shape, *inner])
-        case _:
-            raise damaged("A formula in the artefact is damaged.", repr(given)[:80])
-    read = [_step(step, at, len(sizes), inputs, words) for at, step in enumerate(steps)]
-    return Formula(
-        tuple(sizes[: len(shape)]),
-        tuple(sizes[len(shape) :]),
-        tuple(read),
-        None if product is None else _product(product, inputs, len(shape)),
-    )
-
-
-def _sizes(given: Sequence[object]) -> list[int]:
-    found = [each for each in given if type(each) is int and 0 < each <= 1 << 16]
-    if len(found) < len(given):
-        raise damaged("A formula in the artefact is damaged.", repr(given))
-    return found
-
-
-def _step(
-    given: object, at: int, axes: int, inputs: Sequence[Sequence[int]], words: Sequence[str]
-) -> Step:
-    def earlier(*numbers: object) -> bool:
-        return all(type(number) is int and 0 <= number < at for number in numbers)
-
-    match given:
-        case [str(word), int(a), int(b)] if (word in BINARY or word in ("left", "right")) and (
-            earlier(a, b)
-        ):
-            return word, a, b
-        case ["select", int(a), int(b), int(c)] if earlier(a, b, c):
-            return "select", a, b, c
-        case ["number", int() | float() as value, str(dtype)] if is_dtype(dtype):
-            return "number", value, dtype
-        case ["operand", str(name), str(dtype)] if name in words and is_dtype(dtype):
-            return "operand", name, dtype
-        case ["cast", int(a), str(dtype)] if earlier(a) and is_dtype(dtype):
-            return "cast", a, dtype
-        case ["axis", int(n)] if 0 <= n < axes:
-            return "axis", n
-        case ["load", int(n), [*places]] if (
-            0 <= n < len(inputs) and len(places) == len(inputs[n]) and earlier(*places)
-        ):
-            return "load", n, tuple(places)
-        case [str(word), int(a), [*along]] if (
-            word in REDUCE and earlier(a) and all(type(n) is int and 0 <= n < axes for n in along)
-        ):
-            return word, a, tuple(along)
-    raise damaged("A step of a formula in the artefact is damaged.", repr(given)[:80])
-
-
-def _product(given: object, inputs: Sequence[Sequence[int]], rank: int) -> ContractionStep:
-    match given:
-        case [[str(x), str(y), str(z)], [int(a), int(b)], str(dtype)] if (
-            0 <= a < len(inputs)
-            and 0 <= b < len(inputs)
-            and (len(x), len(y), len(z)) == (len(inputs[a]), len(inputs[b]), rank)
-            and all(len(set(word)) == len(word) for word in (x, y, z))
-            and set(x + y + z) <= set("abcdefghijkl")
-            and set(z) == set(x) ^ set(y)
-            and is_dtype(dtype)
-        ):
-            return ContractionStep((x, y, z), (a, b), dtype)
-    raise damaged("A product in the artefact is damaged.", repr(given)[:80])
-
-
-def is_dtype(name: str) -> bool:
-    """Whether a name is that of numbers an element may hold."""
-    return name in _DTYPES
-
-
-_DTYPES: Final = frozenset(
-    ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-) | {"float16", "float32", "float64"}

@@ -2,9 +2,9 @@
 
     Program ::= Program(device, code, micro, rooms)       rooms: where tensors lie in main memory
 
->>> from plica.runtime.accel.device import Bits, RowCopy, AccelDevice, InstructionKind, DeviceMemory
+>>> from plica.runtime.accel.device import AccelDevice, Bits, CopyOperands, DeviceMemory
 >>> both = [InstructionKind(n, (("at", Bits(1, 3)), ("n", Bits(4, 4))), ((Bits(0, 1), out),), (),
-...              RowCopy("m", bool(out), 0, 0, 1)) for n, out in (("in", 0), ("out", 1))]
+...     RowCopy("m", bool(out), CopyOperands(0, 0, 1))) for n, out in (("in", 0), ("out", 1))]
 >>> toy = AccelDevice("toy", 8, (DeviceMemory("m", 8, (), "int8"),), tuple(both), "-", None)
 >>> program = AccelProgram(toy, ((0, (0, 2)),), (), (MemorySpan("x", "m", 0, 2),))
 >>> Simulator(program).run({"x": np.array([7, 8], np.int8)})["x"]
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from plica.runtime.accel.geometry import CopyBox, Turns, box, out_of_range, turn
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import Array
+from plica.runtime.typed_json import Annotated, ClassVar, dataclass
 
 MICRO: Final = "micro"  # the name of the memory that holds the micro-operations
 
@@ -42,10 +42,12 @@ MICRO: Final = "micro"  # the name of the memory that holds the micro-operations
 class MemorySpan:
     """Elements of a memory's kind in main memory, from the element `at` on."""
 
+    DAMAGED: ClassVar = "A tensor of a program is damaged."
+
     name: str
     memory: str
-    at: int
-    elements: int
+    at: Annotated[int, range(1 << 32)]
+    elements: Annotated[int, range(1 << 32)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,9 @@
 """Geometry: which elements an instruction touches, from its operands alone.
 
->>> from plica.runtime.accel.device import RowCopy, DeviceMemory
+>>> from plica.runtime.accel.device import CopyOperands, RowCopy, DeviceMemory
 >>> memory = DeviceMemory("m", 64, (4,), "int8")
->>> box(RowCopy("m", False, 0, 1, 2, 3, 4), memory, memory.bytes, (8, 2, 3, 2, 10))
+>>> copy = RowCopy("m", False, CopyOperands(0, 1, 2, 3, 4))
+>>> box(copy, memory, memory.bytes, (8, 2, 3, 2, 10))
 CopyBox(start=8, stride=40, size=12, rows=2, at=8, pads=(0, 0, 0, 0))
 """
 
@@ -58,17 +59,17 @@ def box(
 
     Elements have `size` bytes in main memory.
     """
-    width = operands[of.width]
-    rows = operands[of.rows] if of.rows >= 0 else 1
+    width = operands[of.by.width]
+    rows = operands[of.by.rows] if of.by.rows >= 0 else 1
     if width == 0 or rows == 0:
         return None
     top, bottom, left, right = [operands[pad] for pad in of.pads] or (0, 0, 0, 0)
-    stride = operands[of.stride] if of.stride >= 0 else width
-    first = operands[of.sram]
+    stride = operands[of.by.stride] if of.by.stride >= 0 else width
+    first = operands[of.by.sram]
     total = (top + rows + bottom) * (left + width + right)
     if first + total > memory.depth:
         raise out_of_range(name, of.memory, first + total - 1, memory.depth)
-    start = operands[of.dram] * size
+    start = operands[of.by.dram] * size
     return CopyBox(start, stride * size, width * size, rows, first, (top, bottom, left, right))
 
 

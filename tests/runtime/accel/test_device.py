@@ -13,16 +13,17 @@ from plica.codegen.accel.device import coded, device_of, run
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.instruction import AccelInstruction
 from plica.codegen.accel.vta import vta
-from plica.runtime.accel.device import decoded, from_data, to_data
+from plica.runtime.accel.device import AccelDevice, decoded
 from plica.runtime.accel.functional import AccelProgram, MemorySpan, Simulator
 from plica.runtime.error import ArtefactError, PlicaError
+from plica.runtime.typed_json import plain, read
 from tests.codegen.accel.machines import FEW, MACHINES, NAMES, filled, instructions, streams
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 def test_a_device_reads_back(machine: Any) -> None:
     device = device_of(machine)
-    assert from_data(json.loads(json.dumps(to_data(device)))) == device
+    assert read(AccelDevice, json.loads(json.dumps(plain(device)))) == device
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
@@ -38,7 +39,7 @@ def test_words_decode_to_their_operands(machine: Any) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 def test_a_device_that_was_read_runs_the_same(machine: Any) -> None:
-    read = from_data(json.loads(json.dumps(to_data(device_of(machine)))))
+    again = read(AccelDevice, json.loads(json.dumps(plain(device_of(machine)))))
 
     @settings(max_examples=FEW)
     @given(data=st.data())
@@ -46,8 +47,8 @@ def test_a_device_that_was_read_runs_the_same(machine: Any) -> None:
         stream = data.draw(streams(machine))
         tensors = filled(machine, stream)
         rooms = tuple([MemorySpan(e.name, e.scope, e.at, e.elements) for e in stream.tensors])
-        code = decoded(read, to_bytes(machine, stream.code))
-        simulator = Simulator(AccelProgram(read, code, stream.micro, rooms))
+        code = decoded(again, to_bytes(machine, stream.code))
+        simulator = Simulator(AccelProgram(again, code, stream.micro, rooms))
         wanted = run(machine, stream, tensors)
         for _ in range(2):  # what is remembered changes nothing
             found = simulator.run(tensors)
@@ -79,7 +80,7 @@ def paths(of: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-PLAIN = json.loads(json.dumps(to_data(device_of(vta()))))
+PLAIN = json.loads(json.dumps(plain(device_of(vta()))))
 PLACES = paths(PLAIN)[1:]
 
 
@@ -97,7 +98,7 @@ def test_a_changed_device_is_refused_or_runs_within_its_bounds(
         inside = inside[key]
     inside[place[-1]] = value
     try:
-        device = from_data(changed)
+        device = read(AccelDevice, changed)
     except ArtefactError:
         return
     copies = [n for n, each in enumerate(device.kinds) if each.name in ("load.inp", "gemm")]
