@@ -39,6 +39,7 @@ from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import pairs, stages
 from plica.ir.type import bf16, f16, f32, i8, i64, known, u8
 from plica.schedule.default.lane import is_row
+from plica.schedule.default.limb import Axes, StageList, summed
 from plica.schedule.default.machine import FEW_LANES, Machine
 
 CODES: Final = (i8, u8, f16, bf16)  # storage types that are decoded to floats on reading
@@ -72,6 +73,19 @@ def coded_product(of: Stages) -> CodedProduct | None:
     if not any(load.buffer.dtype in CODES and load.buffer in of.inputs for load in read):
         return None
     return CodedProduct(fold, epilogue, body.body, term, count)
+
+
+def has_codes(of: sc.Scalar) -> bool:
+    """Whether a value is decoded from storage."""
+    return any(load.buffer.dtype in CODES for load in loads(of))
+
+
+def sides_of(of: CodedProduct) -> tuple[sc.Scalar, sc.Scalar] | None:
+    """The side of a product that is no code, and the other one."""
+    if not isinstance(of.body, sc.Mul):
+        return None
+    data, weight = sorted((of.body.left, of.body.right), key=has_codes)
+    return None if has_codes(data) else (data, weight)
 
 
 def coded_form(of: Stages, machine: Machine) -> Stages | None:
@@ -161,41 +175,33 @@ def joined(
     names: Names,
 ) -> Stages:  # fmt: skip
     """The stages from those `before` on: sums in lanes, which are added, and the result."""
-    fold, epilogue, made, totals = product.fold, product.epilogue, [*before], list[sc.Buffer]()
-
-    def stage(name: str, value: sc.Scalar, *lane: tuple[sc.ScalarVar, int]) -> sc.Buffer:
-        shape = (*fold.out.shape, *[sc.index(width) for _, width in lane])
-        out = sc.Buffer(names.name(name), shape, f32)
-        made.append(Each(out, (*fold.axes, *[axis for axis, _ in lane]), value))
-        return out
-
-    def read(lanes: sc.Buffer, axis: sc.ScalarVar, count: int, at: sc.Scalar) -> sc.Reduce:
-        return sc.Reduce("sum", (axis,), (sc.index(count),), sc.Load(lanes, (*fold.axes, at)))
-
+    fold, epilogue, made, totals = product.fold, product.epilogue, StageList(names), list[sc.Load]()
+    made.stages += before
+    rows: Axes = tuple(zip(fold.axes, fold.out.shape, strict=True))
     for part in parts:
         value, width = part.value, part.width
         if part.lane is not None:
-            lanes = stage("part", value, (part.lane, width))
+            lanes = made.made("part", (*rows, (part.lane, width)), value)
             if width > FEW_LANES:
                 u, i = names.var("u"), names.var("i")
-                lanes = stage(
-                    "few", read(lanes, i, width // FEW_LANES, i * FEW_LANES + u), (u, FEW_LANES)
-                )
-            last = names.var("u")
-            value = read(lanes, last, FEW_LANES, last)
-        totals.append(stage("total", value))
+                several = sc.Load(lanes.buffer, (*fold.axes, i * FEW_LANES + u))
+                few = summed([(i, width // FEW_LANES)], several)
+                lanes = made.made("few", (*rows, (u, FEW_LANES)), few)
+            u = names.var("u")
+            value = summed([(u, FEW_LANES)], sc.Load(lanes.buffer, (*fold.axes, u)))
+        totals.append(made.made("total", rows, value))
 
     def result(node: Term) -> Term:
         if not isinstance(node, sc.Load) or node.buffer is not fold.out:
             return node
-        first, *others = [sc.Load(total, node.indices) for total in totals]
+        first, *others = [sc.Load(total.buffer, node.indices) for total in totals]
         return sum(others, start=first)
 
     last_of = fold if epilogue is None else epilogue
     whole = sc.Load(fold.out, fold.axes) if epilogue is None else epilogue.value
     scalar = map_bottom_up(result, whole)
     assert isinstance(scalar, sc.Scalar)
-    return stages(of.inputs, (*made, Each(last_of.out, last_of.axes, scalar)))
+    return stages(of.inputs, (*made.stages, Each(last_of.out, last_of.axes, scalar)))
 
 
 def hoisted(  # noqa: PLR0917  # a term, and where it is evaluated

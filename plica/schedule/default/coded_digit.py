@@ -42,17 +42,22 @@ run (`plica.schedule.default.coded_digit_schedule`). Non-finite data gives a non
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-from plica.analysis.constant_bound import interval
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import f32, i32, known
-from plica.schedule.default.coded import CodedProduct, coded_product, digit_cuts, term_digits
-from plica.schedule.default.coded_dot import GREATEST, MAX_BLOCK, has_codes, linear
+from plica.schedule.default.coded import (
+    CodedProduct,
+    coded_product,
+    digit_cuts,
+    sides_of,
+    term_digits,
+)
+from plica.schedule.default.coded_dot import GREATEST, MAX_BLOCK, IntegerWeight, integer_weight
 from plica.schedule.default.coded_panel import MIN_ROWS, run_of
-from plica.schedule.default.digit_product import LEAST, digit_of
+from plica.schedule.default.limb import Axes, StageList, digit_of, in_places, integers, summed
 from plica.schedule.default.machine import BYTE, DIGITS, QUAD, Dot, Machine
 
 MIN_RUN: Final = 16
@@ -63,23 +68,17 @@ UNDER_WAY: Final = 16  # sums that keep the units for products busy
 MAX_VECTORS: Final = 2
 """Adjacent vectors of rows, at most: their digits stay in the nearest cache for all columns."""
 
-Axes: TypeAlias = Sequence[tuple[sc.ScalarVar, sc.Scalar | int]]
-"""Axes of a stage with their sizes, the outermost first."""
-
 
 def coded_digit_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages | None:
     """The stages, or None if the machine has no such instruction, weights are no integers, or rows
     are few or fill no vectors."""
     dot, product = machine.dot, coded_product(of)
-    if dot is None or dot.terms != QUAD or product is None:
+    sides = None if product is None else sides_of(product)
+    if dot is None or dot.terms != QUAD or product is None or sides is None:
         return None
     dot = (dot.wide if digits > 1 else None) or dot
-    match product.body:
-        case sc.Mul(left, right):
-            data, weight = (right, left) if has_codes(left) else (left, right)
-        case _:
-            return None
-    if not isinstance(data, sc.Load) or has_codes(data) or data.indices[-1] is not product.term:
+    data, weight = sides
+    if not isinstance(data, sc.Load) or data.indices[-1] is not product.term:
         return None
     cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
     sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
@@ -125,66 +124,38 @@ def digit_tile(vectors: int, columns: int, registers: int, digits: int) -> tuple
     return max(tiles, key=worth, default=(1, 1))
 
 
-class _DigitForm:
-    """The common parameters of the stages."""
+class _DigitForm(StageList):
+    """The stages, and what they have in common."""
 
     def __init__(  # noqa: PLR0917  # a product, and the roles of its axes
         self, of: Stages, product: CodedProduct, data: sc.Load, row: sc.ScalarVar,
         column: sc.ScalarVar, dot: Dot, digits: int,
     ) -> None:  # fmt: skip
+        super().__init__(Names(of, anew=of.made))
         self.of, self.product, self.data, self.dot = of, product, data, dot
         self.row, self.column = row, column
         self.digits, self.greatest = digits // dot.weight.bytes, GREATEST[digits]
-        self.names = Names(of, anew=of.made)
         sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
         self.rows, self.columns = known(sizes[row]) or 0, sizes[column]
         self.units: dict[Term, Term] = {
             axis: sc.index(0) for axis in sizes if axis not in (row, column)
         }
-        self.stages: list[Each] = []
-        self.memory: list[sc.Buffer] = []
-
-    def made(
-        self, name: str, axes: Axes, value: sc.Scalar,
-        *, near: bool = False,
-    ) -> sc.Buffer:  # fmt: skip
-        """The buffer of a new stage; in memory, unless it is computed `near` where it is read."""
-        shape = tuple([sc.index(size) for _, size in axes])
-        out = sc.Buffer(self.names.name(name), shape, sc.dtype_of(value))
-        self.stages.append(Each(out, tuple([axis for axis, _ in axes]), value))
-        if not near:
-            self.memory.append(out)
-        return out
 
     def formed(self, weight: sc.Scalar, cuts: Sequence[int]) -> Stages | None:
         """The stages for digits of the term between such cuts."""
         digits = term_digits(cuts, self.names)
-        terms = linear(digits.of_term(weight, self.product), digits.axes[-1])
-        numbers = {number for _, number in terms or () if number is not None}
-        if terms is None or len(numbers) != 1:
+        found = integer_weight(weight, digits, self.product, self.dot.dtype)
+        if found is None or found.run < MIN_RUN:
             return None
-        (number,) = numbers
-        scaled = {digits.axes[0], *[axis for scale, _ in terms for axis in free_vars(scale)]}
         every = list(zip(digits.axes, digits.sizes, digits.units, strict=True))
-        run = min([unit for axis, _, unit in every if axis in scaled])
-        if run < MIN_RUN:
-            return None
-        dtype = self.dot.dtype
-        ranges: dict[Term, tuple[int, int]] = {axis: (0, size - 1) for axis, size, _ in every}
-        low, high = interval(number, ranges, {})
-        least, greatest = map(int, dtype.bounds)
-        offset = 0 if least <= low and high <= greatest else low - least
-        if high - offset > greatest:
-            return None
-        most = min(self.greatest, (2**31 - 1) // (max(-low, high, 1) * run) - 1)
-        return self._stages(every, run, terms, number, offset, most)
+        return self._stages(every, found)
 
-    def _stages(  # noqa: PLR0917  # what a weight is made of
-        self, digits: Sequence[tuple[sc.ScalarVar, int, int]], run: int,
-        terms: Sequence[tuple[sc.Scalar, sc.Scalar | None]], number: sc.Scalar, offset: int,
-        most: int,
-    ) -> Stages:  # fmt: skip
+    def _stages(
+        self, digits: Sequence[tuple[sc.ScalarVar, int, int]], weight: IntegerWeight
+    ) -> Stages:
         names, lanes, n = self.names, self.dot.lanes, self.column
+        run, offset = weight.run, weight.offset
+        most = min(self.greatest, (2**31 - 1) // (weight.greatest * run) - 1)
         outer, inner = (
             [each for each in digits if (each[2] >= run) is far] for far in (True, False)
         )
@@ -201,35 +172,21 @@ class _DigitForm:
         units = {**self.units, self.row: mb * lanes + l}
         places = [substitute(place, units) for place in self.data.indices[:-1]]
         here = ((b, blocks), (mb, many), (g, groups), (l, lanes))
-        inside = (*here[:3], (j, run), (l, lanes))
-        at, at_term = (b, mb, g, l), (b, mb, g, j, l)
-        data: sc.Scalar = sc.Load(view, (*places, b, g, j))
-        x = sc.Load(self.made("turned", inside, data, near=True), at_term)
-
-        def folded(kind: sc.Combiner, value: sc.Scalar) -> sc.Reduce:
-            return sc.Reduce(kind, (j,), (sc.index(run),), value)
-
-        peak = self.made("peak", here, folded("max", sc.Intrinsic("abs", (x,))), near=True)
-        share = sc.Mul(sc.Load(peak, at), sc.Lit(1.0 / most, f32))
-        unit = self.made("unit", here, sc.Max(share, sc.Lit(LEAST, f32)))
-        reciprocal = sc.Div(sc.Lit(1.0, f32), sc.Load(unit, at))
-        factor = self.made("factor", here, reciprocal, near=True)
-        rounded = sc.Intrinsic("round", (sc.Mul(x, sc.Load(factor, at)),))
-        fixed = self.made("fixed", inside, sc.Cast(rounded, i32), near=True)
+        of_run = ((j, run),)
+        inside = (*here[:3], *of_run, here[3])
+        x = self.made("turned", inside, sc.Load(view, (*places, b, g, j)), near=True)
+        unit, fixed = integers(self, x, most, here, of_run, inside, near=True)
         quad = self.dot.terms
-        of_quad = (b, mb, g, q * quad + s, l)
-        which = [d] * (self.digits > 1)
-        several = [(var, self.digits) for var in which]
-        integer = sc.Load(fixed, of_quad)
-        digit = digit_of(integer, d, self.digits) if several else sc.Cast(integer, self.dot.weight)
-        split = self.made(
-            "digits", (*here[:3], (q, run // quad), *several, (l, lanes), (s, quad)), digit
-        )
+        which = ((d, self.digits),) * (self.digits > 1)
+        integer = sc.Load(fixed.buffer, (b, mb, g, q * quad + s, l))
+        digit = digit_of(integer, d, self.digits) if which else sc.Cast(integer, self.dot.weight)
+        own = (*here[:3], (q, run // quad), *which, here[3], (s, quad))
+        split = self.made("digits", own, digit).buffer
 
         # The panels: bytes of columns, and what scales them.
         after = [(axis, size) for axis, size, _ in rest]
         around: Axes = ((n, self.columns), (first, count), *after)
-        code = number - sc.Lit(offset, i32) if offset else number
+        code = weight.number - sc.Lit(offset, i32) if offset else weight.number
         small = [(axis, size) for axis, size, _ in inner]
         codes = self.made("codes", (*around, *small), sc.Cast(code, self.dot.dtype), near=True)
 
@@ -240,40 +197,37 @@ class _DigitForm:
         there = sum([axis * (size // quad) for axis, _, size in inner[:-1]], sc.index(0) + v)
         *wider, (_, width, _) = inner
         over = [*[(axis, size) for axis, size, _ in wider], (v, width // quad), (s, quad)]
-        byte = sc.Load(codes, (n, start, *[axis for axis, _ in (*after, *over[:-2])], v * quad + s))
-        digit = sc.Load(split, (b, mb, group, there, *which, l, s))
+        byte_at = (n, start, *[axis for axis, _ in (*after, *over[:-2])], v * quad + s)
+        byte = sc.Load(codes.buffer, byte_at)
+        digit = sc.Load(split, (b, mb, group, there, *[axis for axis, _ in which], l, s))
         run_axes = [*([(i, near)] if near > 1 else []), *after]
         tile = ((n, self.columns), (mb, many), (l, lanes))
-        one = self.made(
-            "sum", ((b, blocks), *run_axes, *several, *tile),
-            _summed(over, sc.Mul(sc.Cast(byte, i32), sc.Cast(digit, i32))), near=True,
-        )  # fmt: skip
-        where = (n, mb, l)
-        placed: sc.Scalar | None = None
-        for at_digit in range(self.digits):
-            own = [sc.index(at_digit) for _ in which]
-            part: sc.Scalar = sc.Load(one, (b, *[axis for axis, _ in run_axes], *own, *where))
-            if shift := BYTE * (self.digits - 1 - at_digit):
-                part = sc.ShiftLeft(part, sc.Lit(shift, i32))
-            placed = part if placed is None else sc.Add(placed, part)
-        assert placed is not None
+        product = summed(over, sc.Mul(sc.Cast(byte, i32), sc.Cast(digit, i32)))
+        one = self.made("sum", ((b, blocks), *run_axes, *which, *tile), product, near=True)
+        at_run, where = (b, *[axis for axis, _ in run_axes]), (n, mb, l)
+        placed = in_places([
+            sc.Load(one.buffer, (*at_run, *[sc.index(at) for _ in which], *where))
+            for at in range(self.digits)
+        ])  # fmt: skip
         of_group = (b, mb, group, l)
         if offset:
-            less = folded("sum", sc.Load(fixed, at_term) * sc.Lit(offset, i32))
-            placed = sc.Add(placed, sc.Load(self.made("below", here, less), of_group))
+            less = self.made("below", here, summed(of_run, fixed * sc.Lit(offset, i32)))
+            placed = sc.Add(placed, sc.Load(less.buffer, of_group))
         of_scale = (n, start, *[axis for axis, _ in after])
         factors, minima = (
-            [scale for scale, what in terms if (what is None) is wanted] for wanted in (False, True)
+            [scale for scale, what in weight.terms if (what is None) is wanted]
+            for wanted in (False, True)
         )
         scale = self.made("scale", around, sum(factors[1:], start=factors[0]), near=True)
-        whole = sc.Mul(sc.Load(unit, of_group), sc.Cast(placed, f32))
-        value: sc.Scalar = sc.Mul(sc.Load(scale, of_scale), whole)
+        whole = sc.Mul(sc.Load(unit.buffer, of_group), sc.Cast(placed, f32))
+        value: sc.Scalar = sc.Mul(sc.Load(scale.buffer, of_scale), whole)
         if minima:
-            sums = self.made("sums", here, folded("sum", x))
-            least = self.made("minimum", around, sum(minima[1:], start=minima[0]), near=True)
+            sums = self.made("sums", here, summed(of_run, x)).buffer
+            lowest = sum(minima[1:], start=minima[0])
+            least = self.made("minimum", around, lowest, near=True).buffer
             value = sc.Add(value, sc.Mul(sc.Load(least, of_scale), sc.Load(sums, of_group)))
-        some = self.made("part", ((b, blocks), *tile), _summed(run_axes, value), near=True)
-        total = self.made("total", tile, _summed([(b, blocks)], sc.Load(some, (b, *where))))
+        some = self.made("part", ((b, blocks), *tile), summed(run_axes, value), near=True)
+        total = self.made("total", tile, summed([(b, blocks)], some)).buffer
         return self._result(total, view)
 
     def _result(self, total: sc.Buffer, view: sc.Buffer) -> Stages:
@@ -294,8 +248,3 @@ class _DigitForm:
         out = Each(last.out, last.axes, value)
         inputs = [view if buffer is self.data.buffer else buffer for buffer in self.of.inputs]
         return stages(inputs, (*self.stages, out), (*self.memory, last.out))
-
-
-def _summed(over: Sequence[tuple[sc.ScalarVar, int]], value: sc.Scalar) -> sc.Reduce:
-    axes, sizes = zip(*over, strict=True)
-    return sc.Reduce("sum", axes, tuple(map(sc.index, sizes)), value)

@@ -37,28 +37,31 @@ Non-finite data gives a non-finite result. This is for one row of data; more row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Final
+
+from attrs import frozen
 
 from plica.analysis.constant_bound import interval
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop import Each, Names, Stages, scalar as sc
 from plica.ir.type import DType, f32, i8, i32, known
 from plica.schedule.default.coded import (
-    CODES,
     CodedProduct,
     CodedSum,
+    TermDigits,
     coded_product,
     digit_cuts,
     hoisted,
     joined,
+    sides_of,
     term_digits,
     tidied,
 )
-from plica.schedule.default.digit_product import LEAST, digit_of
+from plica.schedule.default.limb import StageList, digit_of, integers, summed
 from plica.schedule.default.machine import BYTE, DIGITS, PAIR_LANES, QUAD, Dot, Machine, worth
 
 GREATEST: Final = {1: 127, 2: 32_600}
@@ -69,26 +72,19 @@ MAX_BLOCK: Final = 256
 
 def coded_dot_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages | None:
     """The stages, or None if the machine has no such instruction or weights are no integers."""
-    dot = machine.dot
-    if dot is None or not dot.pairs or (product := coded_product(of)) is None:
+    dot, product = machine.dot, coded_product(of)
+    sides = None if product is None else sides_of(product)
+    if dot is None or not dot.pairs or product is None or sides is None:
         return None
-    match product.body:
-        case sc.Mul(left, right):
-            data, weight = (right, left) if has_codes(left) else (left, right)
-        case _:
-            return None
+    data, weight = sides
     shared = [size for axis, size in zip(product.fold.axes, product.fold.out.shape, strict=True)
               if axis not in free_vars(weight)]  # fmt: skip
-    if has_codes(data) or prod([known(scalar) or 0 for scalar in shared]) != 1:
+    if prod([known(scalar) or 0 for scalar in shared]) != 1:
         return None
     cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
     if cuts is None or not QUAD * PAIR_LANES[0] <= cuts[1] or cuts[-2] > MAX_BLOCK:
         return None
     return _formed(of, product, (data, weight), cuts, dot, digits)
-
-
-def has_codes(of: sc.Scalar) -> bool:
-    return any(load.buffer.dtype in CODES for load in loads(of))
 
 
 def _fits(width: int, run: int, cuts: Sequence[int]) -> bool:
@@ -103,81 +99,48 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
     dot: Dot, several: int,
 ) -> Stages | None:  # fmt: skip
     """The stages for digits of the term between such cuts, and several of each datum."""
-    names, fold = Names(of, anew=of.made), product.fold
+    made, fold = StageList(Names(of, anew=of.made)), product.fold
+    names = made.names
     digits = term_digits(cuts, names)
-    lane = digits.axes[-1]
-    if (terms := linear(digits.of_term(sides[1], product), lane)) is None:
+    if (weight := integer_weight(sides[1], digits, product, dot.dtype)) is None:
         return None
-    numbers = {number for _, number in terms if number is not None}
-    if len(numbers) != 1:
-        return None
-    (number,) = numbers
-    scaled = {digits.axes[0], *[axis for scale, _ in terms for axis in free_vars(scale)]}
-    run = min([unit for axis, unit in zip(digits.axes, digits.units, strict=True)
-               if axis in scaled])  # fmt: skip
+    run, offset = weight.run, weight.offset
     lanes = max([n for n in PAIR_LANES if n <= dot.lanes and _fits(QUAD * n, run, cuts)])
     span = max(run, QUAD * lanes)
-
-    # An integer that fits a byte, and its bound in the 32-bit sum.
-    ranges: dict[Term, tuple[int, int]] = {
-        axis: (0, n - 1) for axis, n in zip(digits.axes, digits.sizes, strict=True)
-    }
-    low, high = interval(number, ranges, {})
-    least, greatest = map(int, dot.dtype.bounds)
-    offset = 0 if least <= low and high <= greatest else low - least
-    if high - offset > greatest:
-        return None
-    most = min(GREATEST[several], (2**31 - 1) // (max(-low, high, 1) * span // lanes) - 1)
-
-    def scratch(name: str, shape: Sequence[sc.Scalar | int], dtype: DType) -> sc.Buffer:
-        return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
-
+    most = min(GREATEST[several], (2**31 - 1) // (weight.greatest * span // lanes) - 1)
     extents = dict(zip(fold.axes, fold.out.shape, strict=True))
 
-    def around(value: Term) -> dict[sc.ScalarVar, sc.Scalar]:
+    def around(value: Term) -> list[tuple[sc.ScalarVar, sc.Scalar | int]]:
         """The axes of the result that a value depends on, with their sizes."""
-        return {axis: size for axis, size in extents.items() if axis in free_vars(value)}
+        return [(axis, size) for axis, size in extents.items() if axis in free_vars(value)]
 
     # The data stages: integers, their digits and the sums of each run.
     j, t, d, l, s, e, g, k = (names.var(each) for each in "jtdlsegk")  # noqa: E741  # as above
     units: dict[Term, Term] = {axis: sc.index(0) for axis, n in extents.items() if known(n) == 1}
     row = substitute(sides[0], units)
     own, spans, spread = around(row), product.count // span, span // run
-    above = tuple(own)
-    size: tuple[sc.Scalar | int, ...] = (*own.values(), product.count // run)
+    above = tuple([axis for axis, _ in own])
     data = substitute(row, {product.term: g * run + j})
     assert isinstance(data, sc.Scalar)
-    whole = ((j,), (sc.index(run),))
-    highest = sc.Reduce("max", *whole, sc.Intrinsic("abs", (data,)))
-    peak = Each(scratch("peak", size, f32), (*above, g), highest)
-    share = sc.Mul(sc.Load(peak.out, (*above, g)), sc.Lit(1.0 / most, f32))
-    unit = Each(scratch("unit", size, f32), (*above, g), sc.Max(share, sc.Lit(LEAST, f32)))
-    rounded = sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, (*above, g))),))
-    fixed = Each(scratch("fixed", (*size, run), i32), (*above, g, j), sc.Cast(rounded, i32))
+    of_run = (*own, (g, product.count // run))
+    unit, fixed = integers(made, data, most, of_run, ((j, run),))
     inside = EMPTY.loop(j, span).loop(l, lanes).loop(s, QUAD).loop(t, span // (QUAD * lanes))
 
     def integer(place: sc.Scalar) -> sc.Load:
         """The integer at a place of the span k."""
         found = (k * spread + simple(place // run, inside), simple(place % run, inside))
-        return sc.Load(fixed.out, (*above, *found))
+        return sc.Load(fixed.buffer, (*above, *found))
 
-    which = {d: several} if several > 1 else {}
+    which = ((d, several),) if several > 1 else ()
     digit = digit_of(integer(j), d, several) if which else sc.Cast(integer(j), i8)
-    split = Each(scratch("digits", (*own.values(), spans, *which.values(), span), i8),
-                 (*above, k, *which, j), digit)  # fmt: skip
-    stages = [peak, unit, fixed, split]
+    split = made.made("digits", (*own, (k, spans), *which, (j, span)), digit)
     steps = span // (QUAD * lanes)
     place = (t * lanes + l) * QUAD + s if steps > 1 else l * QUAD + s
-    of_lane = {t: steps, s: QUAD} if steps > 1 else {s: QUAD}
-
-    def summed(over: Mapping[sc.ScalarVar, int], value: sc.Scalar) -> sc.Reduce:
-        return sc.Reduce("sum", tuple(over), tuple(map(sc.index, over.values())), value)
-
+    first = ((t, steps),) if steps > 1 else ()
     below = None
     if offset:
-        less = summed(of_lane, integer(place) * sc.Lit(offset, i32))
-        below = Each(scratch("below", (*own.values(), spans, lanes), i32), (*above, k, l), less)
-        stages.append(below)
+        less = summed((*first, (s, QUAD)), integer(place) * sc.Lit(offset, i32))
+        below = made.made("below", (*own, (k, spans), (l, lanes)), less)
 
     # Bytes, their dot products, and the scaled results.
     wide = term_digits([1, span, *[cut for cut in cuts if cut > span]], names)
@@ -201,61 +164,88 @@ def _formed(  # noqa: PLR0917  # a product, and how it is cut
         assert isinstance(result, sc.Scalar)
         return result
 
-    code = at_place(number, j)
-    used = around(number)
-    every = (*used, *blocks)
-    codes = Each(
-        scratch("codes", (*used.values(), *blocks.values(), span), dot.dtype), (*every, j),
-        sc.Cast(code - sc.Lit(offset, i32) if offset else code, dot.dtype),
-    )  # fmt: skip
+    code = at_place(weight.number, j)
+    used = around(weight.number)
+    every = (*used, *blocks.items())
+    at = tuple([axis for axis, _ in every])
+    code = sc.Cast(code - sc.Lit(offset, i32) if offset else code, dot.dtype)
+    codes = made.made("codes", (*every, (j, span)), code)
     there = sum([axis * (u // span) for u, axis in above_span.items()], sc.index(0))
-    byte = sc.Cast(sc.Load(codes.out, (*every, place)), i32)
-    digit = sc.Cast(sc.Load(split.out, (*above, there, *which, place)), i32)
-    over = {t: steps, **which, s: QUAD} if steps > 1 else {**which, s: QUAD}
-    both: sc.Scalar = sc.Mul(digit, byte)
-    one = Each(
-        scratch("sum", (*used.values(), *blocks.values(), lanes), i32),
-        (*every, l), summed(over, worth(both, d, several) if which else both),
-    )  # fmt: skip
-    stages += [codes, one]
-    total: sc.Scalar = sc.Load(one.out, (*every, l))
+    byte = sc.Cast(sc.Load(codes.buffer, (*at, place)), i32)
+    of_digit = (*above, there, *[axis for axis, _ in which], place)
+    both: sc.Scalar = sc.Mul(sc.Cast(sc.Load(split.buffer, of_digit), i32), byte)
+    both = worth(both, d, several) if which else both
+    one = made.made("sum", (*every, (l, lanes)), summed((*first, *which, (s, QUAD)), both))
+    total: sc.Scalar = one
     if below is not None:
-        total = sc.Add(total, sc.Load(below.out, (*above, there, l)))
+        total = sc.Add(total, sc.Load(below.buffer, (*above, there, l)))
     runs = {**blocks, e: spread} if spread > 1 else blocks
     at_run = (*above, there * spread + e if spread > 1 else there)
     zero = sc.Lit(0.0, f32)
     value: sc.Scalar = zero
     rest: sc.Scalar = zero
     scales = list[Each]()
-    for scale, what in terms:
+    for scale, what in weight.terms:
         scale = at_place(scale, e * run)
         if what is None:
             rest = scale if rest is zero else sc.Add(rest, scale)
             continue
-        found, scale = hoisted(sc.Mul(scale, sc.Load(unit.out, at_run)), fold, runs, l, names,
-                               (unit.out,))  # fmt: skip
+        scale = sc.Mul(scale, sc.Load(unit.buffer, at_run))
+        found, scale = hoisted(scale, fold, runs, l, names, (unit.buffer,))
         if spread > 1 and not found:  # lanes of several runs, each with a scale
-            axes: dict[sc.ScalarVar, sc.Scalar | int] = {**around(scale), **blocks, e: spread}
-            found = [Each(scratch("scale", tuple(axes.values()), f32), tuple(axes), scale)]
-            scale = sc.Load(found[0].out, tuple(axes))
+            apart = StageList(names)
+            scale = apart.made("scale", (*around(scale), *blocks.items(), (e, spread)), scale)
+            found = apart.stages
         scales += found
         of_lanes = substitute(scale, {e: l // (lanes // spread)})
         assert isinstance(of_lanes, sc.Scalar)
         value = sc.Mul(of_lanes, sc.Cast(total, f32))
-    parts = [CodedSum(summed(blocks, value), l, lanes)]
+    parts = [CodedSum(summed(tuple(blocks.items()), value), l, lanes)]
     if rest is not zero:
-        sums = Each(scratch("sums", size, f32), (*above, g), sc.Reduce("sum", *whole, data))
-        value_of = sc.Mul(rest, sc.Load(sums.out, at_run))
-        minima, read = hoisted(value_of, fold, runs, l, names, (sums.out,))
-        stages += [sums, *minima]
+        sums = made.made("sums", of_run, summed(((j, run),), data)).buffer
+        minima, read = hoisted(sc.Mul(rest, sc.Load(sums, at_run)), fold, runs, l, names, (sums,))
+        made.stages += minima
         if isinstance(read, sc.Load) and minima:  # in the lanes in which they are made
             (*axes_of, last), width = minima[0].axes, known(read.buffer.shape[-1]) or 0
             read = sc.Load(read.buffer, (*axes_of, last))
-            left = {axis: n for axis, n in runs.items() if axis in axes_of}
+            left = [(axis, n) for axis, n in runs.items() if axis in axes_of]
             parts.append(CodedSum(summed(left, read), last, width))
         else:
-            parts.append(CodedSum(summed(runs, read)))
-    return joined(of, product, (*stages, *scales), parts, names)
+            parts.append(CodedSum(summed(tuple(runs.items()), read)))
+    return joined(of, product, (*made.stages, *scales), parts, names)
+
+
+@frozen(eq=False)
+class IntegerWeight:
+    """A weight that is a sum of scales times a whole number, or times 1; less the `offset` the
+    number fits into an operand, and all is at most the `greatest`.  Scales are those of a run."""
+
+    terms: list[tuple[sc.Scalar, sc.Scalar | None]]
+    number: sc.Scalar
+    run: int
+    offset: int
+    greatest: int
+
+
+def integer_weight(
+    weight: sc.Scalar, digits: TermDigits, product: CodedProduct, operand: DType
+) -> IntegerWeight | None:
+    """A weight in the digits of the term as such a sum, or None if it is none."""
+    terms = linear(digits.of_term(weight, product), digits.axes[-1])
+    numbers = {number for _, number in terms or () if number is not None}
+    if terms is None or len(numbers) != 1:
+        return None
+    (number,) = numbers
+    scaled = {digits.axes[0], *[axis for scale, _ in terms for axis in free_vars(scale)]}
+    run = min([n for axis, n in zip(digits.axes, digits.units, strict=True) if axis in scaled])
+    each = zip(digits.axes, digits.sizes, strict=True)
+    ranges: dict[Term, tuple[int, int]] = {axis: (0, size - 1) for axis, size in each}
+    low, high = interval(number, ranges, {})
+    least, greatest = map(int, operand.bounds)
+    offset = 0 if least <= low and high <= greatest else low - least
+    if high - offset > greatest:
+        return None
+    return IntegerWeight(terms, number, run, offset, max(-low, high, 1))
 
 
 def linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:

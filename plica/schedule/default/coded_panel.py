@@ -36,7 +36,13 @@ from plica.core import Name, free_vars
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import f32
-from plica.schedule.default.coded import CODES, CodedProduct, coded_product, digit_cuts, term_digits
+from plica.schedule.default.coded import (
+    CodedProduct,
+    coded_product,
+    digit_cuts,
+    sides_of,
+    term_digits,
+)
 from plica.schedule.default.contraction import contraction
 from plica.schedule.default.estimate import fewest_lanes
 from plica.schedule.default.form import register_tile
@@ -50,12 +56,10 @@ RUN: Final = 256
 
 def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:
     """The stages, or None if they are no such product or have few rows."""
-    if (product := coded_product(of)) is None or not isinstance(product.body, sc.Mul):
+    if (product := coded_product(of)) is None or (sides := sides_of(product)) is None:
         return None
-    data, weight = product.body.left, product.body.right
-    if _has_codes(data):
-        data, weight = weight, data
-    if not isinstance(data, sc.Load) or _has_codes(data):
+    data, weight = sides
+    if not isinstance(data, sc.Load):
         return None
     cuts = digit_cuts(weight, product.term, product.count, machine.lanes(f32))
     sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
@@ -85,10 +89,6 @@ def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:
     stage = Each(floats, (own[0], *digits.axes), unpacked)
     found = evolve(found, inputs=inputs, run=run_of(digits.sizes), free=True)
     return register_tile(found, lane, lanes, machine, kept=True, before=(stage,), anew=True)
-
-
-def _has_codes(of: sc.Scalar) -> bool:
-    return any(load.buffer.dtype in CODES for load in loads(of))
 
 
 def _read_after(of: CodedProduct) -> set[sc.Buffer]:

@@ -19,6 +19,17 @@ A group is limited by 32-bit integer sums: longer ones go in several runs. The d
 the maximum of a group only, so that an outlier costs bits in its own group only. Non-finite data
 gives a non-finite result.
 
+The schedule:
+
+    for blocks of lanes, tiles of steps:
+        total[tile] = 0                                   registers
+        for g:
+            sum[digits, tile] = 0                         registers
+            for words of a run: invoke the instruction for steps, vectors and digits
+            total[tile] += factor * (unit * sum - point * beside)
+        kept[tile] = total[tile]
+    out[…] = f(kept[…])
+
 >>> from plica.ir.loop.stages import stages_of
 >>> from plica.ir.loop.tensor import buffer
 >>> from plica.ir.op.bitserial import packed_dense
@@ -34,21 +45,23 @@ gives a non-finite result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import prod
 from typing import Final
 
-from plica.analysis.enclosing import simple
-from plica.core import Term, substitute
-from plica.ir.loop import Each, Stages, scalar as sc
-from plica.ir.loop.stages import stages, with_element
+from plica.ir.loop import Block, Kernel, Stages, Store, scalar as sc
 from plica.ir.op.record import as_dtype
-from plica.ir.type import DType, f32, f64, i8, i32
-from plica.schedule.default.few_bits import FewBits, few_bits
-from plica.schedule.default.form import names_of
+from plica.ir.type import f32, i8, i32, known
+from plica.schedule import primitive as st
+from plica.schedule.default.few_bits import FewBits, FewBitsForm, few_bits, run_of
+from plica.schedule.default.limb import digit_of, in_places, integers, summed
 from plica.schedule.default.machine import BYTE, QUAD, Dot, Machine
-from plica.schedule.default.summed import LONGEST
+from plica.schedule.default.nest import along_row, opened, vectors, vectors_inside
+from plica.schedule.default.role import block_flow, made_by
+from plica.schedule.default.share import pays, shared
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
 
-__all__ = ["DIGITS", "digit_form", "digit_tile", "few_bits"]
+__all__ = ["DIGITS", "Dot", "digit_form", "digit_schedule", "digit_tile", "few_bits"]
 
 DIGITS: Final = 3
 """Bytes of the integer that represents a float: none of its 24 bits is lost relative to the maximum
@@ -59,8 +72,8 @@ GREATEST: Final = 8_355_000
 """What three digits that have signs can stand for, less what rounding may add."""
 
 SUMMED: Final = 128  # numbers of a run, at most: the digits of more would have fewer bits
-LEAST: Final = 2.0**-126  # the minimum scale of an integer: the smallest float with full precision
 UNDER_WAY: Final = 8  # sums that keep the units for products busy
+MAX_WRITTEN_OUT: Final = 96  # dot products in the text of the innermost loop, at most
 MOST_VECTORS: Final = 4  # the maximum number of adjacent vectors: more share no further operands
 
 
@@ -88,152 +101,120 @@ def digit_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
     dot = machine.dot
     if dot is None or not dot.words or of.bits not in (2, 4) or of.dtype is not f32:
         return None
-    _, _, held, several = of.sizes
-    most = SUMMED // several
-    run = next(each for each in range(min(held, most), 0, -1) if held % each == 0)
-    rows, m = of.sizes[0], of.whole.m
+    (rows, _, _, several), m = of.sizes, of.whole.m
+    run, lanes, parts = run_of(of, SUMMED), dot.lanes, BYTE // of.bits
     steps = of.whole.sizes[m[-1]] if m else 1
-    tile = digit_tile(-(-rows // dot.lanes), steps, machine.registers)
-    return _formed(of, source, run, dot, tile)
-
-
-def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, int]) -> Stages:
-    """The stages for runs of a given number of words, and tiles of a given number of vectors and
-    steps."""
-    whole, (rows, groups, held, several) = of.whole, of.sizes
-    names = names_of(whole)
-    lane, lanes, (vectors, high) = whole.n[0], dot.lanes, tile
-    outer, beside_, inner = names.var("b"), names.var("u"), names.var("v")
-    g, h, d, q, s, p = (names.var(each) for each in "ghdqsp")
-    wide = vectors * lanes
-    blocks, runs, parts = -(-rows // wide), groups * held // run, BYTE // of.bits
-    column = whole.m[-1] if whole.m else None
-    above = tuple([a for a in whole.axes if a is not lane and a is not column])
-    above += () if column is None else (column,)
-    sizes = dict(whole.sizes)
-    if column is not None:
-        sizes[column] = -(-sizes[column] // high) * high
-    many = [sizes[a] for a in above]
-    across = (outer, beside_, inner)
-    widths = (blocks, vectors, lanes)
-
-    def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
-        return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
-
-    # The constant stages: interleaved rows, padded with zeros.
-    row = outer * wide + beside_ * lanes + inner
-
-    def inside(value: sc.Scalar) -> sc.Scalar:
-        if rows % wide == 0:
-            return value
-        return sc.Select(sc.Lt(row, sc.index(rows)), value, sc.Lit(0, sc.dtype_of(value)))
-
-    own = of.weight.buffer
-    packed = Each(
-        scratch("packed", (blocks, runs, run, vectors, lanes), own.dtype),
-        (outer, g, h, beside_, inner),
-        inside(sc.Load(own, (row, g * run + h))),
-    )
-    scale, zero = (as_dtype(sc.Load(e.buffer, (row, g)), f32) for e in (of.scale, of.zero))
-    factor, point = (
-        Each(
-            scratch(name, (blocks, groups, vectors, lanes), f32), (outer, g, beside_, inner), value
-        )
-        for name, value in (("factor", inside(scale)), ("point", inside(zero)))
-    )
+    vectors_, high = digit_tile(-(-rows // lanes), steps, machine.registers)
+    form = FewBitsForm(of, source, run, (vectors_, lanes), steps=high)
+    d, q, s = (form.names.var(each) for each in "dqs")
 
     # The data stages: integers for each run, and their bytes.
-    of_group = held // run
-    group = simple(g // of_group)
-    there = (group, simple(g % of_group * run + h), p)
-    both = zip(of.terms, there, strict=True)
-    terms: dict[Term, Term] = {old: new for old, new in both if isinstance(old, sc.ScalarVar)}
-    data: sc.Scalar = substitute(whole.data, terms)
-    if column is not None and sizes[column] != whole.sizes[column]:
-        data = sc.Select(sc.Lt(column, sc.index(whole.sizes[column])), data, sc.Lit(0.0, f32))
-    extents = (sc.index(run), sc.index(several))
-    most = min(GREATEST, (2**31 - 1) // ((2**of.bits - 1) * run * several) - 1)
-    size, at_run = (*many, runs), (*above, g)
-    peak = Each(
-        scratch("peak", size, f32), at_run,
-        sc.Reduce("max", (h, p), extents, sc.Intrinsic("abs", (data,))),
-    )  # fmt: skip
-    share = sc.Mul(sc.Load(peak.out, at_run), sc.Lit(1.0 / most, f32))
-    unit = Each(scratch("unit", size, f32), at_run, sc.Max(share, sc.Lit(LEAST, f32)))
-    fixed = Each(
-        scratch("fixed", (*size, run, several), i32),
-        (*at_run, h, p),
-        sc.Cast(sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, at_run)),)), i32),
-    )
-    total_of = sc.Reduce("sum", (h, p), extents, data)
-    beside = Each(scratch("beside", size, f32), at_run, total_of)
-    number = sc.Load(fixed.out, (*at_run, h, s * parts + q))
-    digits = Each(
-        scratch("digits", (*size, run, DIGITS, parts, QUAD), i8),
-        (*at_run, h, d, q, s),
-        digit_of(number, d),
-    )
+    at_run = (*form.above, (form.g, form.runs))
+    mask = 2**of.bits - 1
+    most = min(GREATEST, (2**31 - 1) // (mask * run * several) - 1)
+    unit, fixed = integers(form, form.data, most, at_run, form.of_run)
+    beside = form.made("beside", at_run, summed(form.of_run, form.data))
+    number = sc.Load(fixed.buffer, (*fixed.indices[:-1], s * parts + q))
+    terms = ((form.h, run), (q, parts), (s, QUAD))
+    own = (*at_run, terms[0], (d, DIGITS), *terms[1:])
+    digits = form.made("digits", own, digit_of(number, d, DIGITS))
 
     # Sums of digits times numbers, and the scaled results.
     shifts = sc.Cast(s, i32) * sc.Lit(BYTE, i32) + sc.Cast(q, i32) * sc.Lit(of.bits, i32)
-    word = sc.Load(packed.out, (outer, g, h, beside_, inner))
-    taken = sc.BitAnd(sc.ShiftRight(word, shifts), sc.Lit(2**of.bits - 1, i32))
-    factors = sc.Cast(sc.Load(digits.out, (*at_run, h, d, q, s)), i32)
-    total_axes = (*above, *across)
-    one = Each(
-        scratch("sum", (runs, DIGITS, *many, *widths), i32),
-        (g, d, *total_axes),
-        sc.Reduce(
-            "sum", (h, q, s), tuple([sc.index(n) for n in (run, parts, QUAD)]),
-            sc.Mul(factors, taken),
-        ),
-    )  # fmt: skip
-    placed: sc.Scalar | None = None
-    for each in range(DIGITS):
-        part: sc.Scalar = sc.Load(one.out, (g, sc.index(each), *total_axes))
-        if shift := BYTE * (DIGITS - 1 - each):
-            part = sc.ShiftLeft(part, sc.Lit(shift, i32))
-        placed = part if placed is None else sc.Add(placed, part)
-    assert placed is not None
-    scaled, less = (sc.Load(stage.out, (outer, group, beside_, inner)) for stage in (factor, point))
-    wide_dtype = f32 if runs + run * several <= LONGEST["box"] else f64
-    whole_sum = sc.Mul(sc.Load(unit.out, at_run), sc.Cast(placed, f32))
-    term = sc.Mul(scaled, sc.Sub(whole_sum, sc.Mul(less, sc.Load(beside.out, at_run))))
-    total = Each(
-        scratch("total", (*many, *widths), wide_dtype),
-        total_axes,
-        sc.Reduce("sum", (g,), (sc.index(runs),), as_dtype(term, wide_dtype)),
-    )
-    kept = Each(
-        scratch("kept", (*many, *widths), f32), total_axes,
-        as_dtype(sc.Load(total.out, total_axes), f32),
-    )  # fmt: skip
-    places = (lane // wide, lane // lanes % vectors, lane % lanes)
-    read = sc.Load(kept.out, (*above, *places))
-    value = with_element(whole.value, whole.reduced, read)
-    out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
-    before = [packed, factor, point, peak, unit, fixed, beside, digits]
-    views = zip(source.inputs, whole.inputs, strict=True)
-    inputs = [own if buffer is own else view for buffer, view in views]
-    made = [*before, one, total, kept, Each(out, whole.axes, value)]
-    return stages(inputs, made, (*[stage.out for stage in (*before, kept)], out))
+    taken = sc.BitAnd(sc.ShiftRight(form.packed, shifts), sc.Lit(mask, i32))
+    every = ((form.g, form.runs), (d, DIGITS), *form.above, *form.block)
+    product = summed(terms, sc.Mul(sc.Cast(digits, i32), taken))
+    one = form.made("sum", every, product, near=True)
+    g, _, *at = one.indices
+    placed = in_places([sc.Load(one.buffer, (g, sc.index(n), *at)) for n in range(DIGITS)])
+    whole = sc.Mul(unit, sc.Cast(placed, f32))
+    total = form.total(form.block, at[-3:], whole, beside)
+    kept = form.made("kept", (*form.above, *form.block), as_dtype(total, f32))
+    lane = of.whole.n[0]
+    places = (lane // form.wide, lane // lanes % vectors_, lane % lanes)
+    return form.formed(sc.Load(kept.buffer, (*at[:-3], *places)))
 
 
-def digit_of(of: sc.Scalar, which: sc.Scalar, digits: int = DIGITS) -> sc.Scalar:
-    """A byte of an integer, 0 the highest: digits are signed and absorb carries."""
-    half = 1 << (BYTE - 1)
-    scalar: sc.Scalar | None = None
-    owed = 0
-    for place in range(digits):  # from the lowest
-        moved = (
-            of if not place else sc.ShiftRight(of + sc.Lit(owed, i32), sc.Lit(BYTE * place, i32))
+def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel that sums digits times low-bit numbers, or None."""
+    dot, flow = machine.dot, block_flow(kernel)
+    found = [] if flow is None else [e for e in flow.blocks.values() if _takes_numbers(e)]
+    if dot is None or not dot.words or flow is None or len(found) != 1:
+        return None
+    (of,) = found
+    (total,) = flow.readers[made_by(of)]
+    (kept,) = flow.readers[made_by(total)]
+    sizes = [known(extent) or 1 for extent in of.extents]
+    spatial = of.kinds.count("spatial")
+    above, (blocks, vectors_across, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
+    run, parts = sizes[spatial], sizes[spatial + 1]
+    steps = above[-1] if above else 1
+    _, high = digit_tile(blocks * vectors_across, steps, machine.registers)
+    high = max(each for each in range(1, high + 1) if steps % each == 0)
+    bits, shares = BYTE // parts, pays(machine, prod(sizes), kernel.params)
+    before = [e for e in flow.blocks.values() if e not in (of, total, kept, flow.result)]
+
+    def schedule() -> Body:
+        adds = yield st.block(str(total.label))
+        last = yield st.block(str(kept.label))
+        sums = yield st.block(str(of.label))
+        every: tuple[Handle, ...] = yield st.loops(adds)
+        *around, outer, beside, lane, groups = every
+        inner: list[Handle] = []
+        if around:
+            tiles, step = yield st.split(around.pop(), (None, high))
+            around.append(tiles)
+            inner.append(step)
+        order = [outer, *around]
+        yield st.reorder(*order, groups, *inner, beside, lane)
+        yield st.set_scope(adds, 0, "local")
+        yield st.reverse_compute_at(last, order[-1])
+        yield st.compute_at(sums, groups)
+        yield st.set_scope(sums, 0, "local")
+        yield from vectors((*inner, beside, lane))
+        yield st.decompose_reduction(adds, groups)
+        yield from vectors_inside(last, len(order))
+        # The sums of a run, without unit loops.
+        mine: tuple[Handle, ...] = yield st.loops(sums)
+        inside = list(mine[len(order) + 1 :])
+        *many, part, byte = inside
+        words = [many.pop()] if run > 1 else []
+        digits, *rest, own = many
+        yield st.reorder(*words, *rest, digits, own, part, byte)
+        begun = yield st.decompose_reduction(sums, [*words, *rest, digits][0])
+        yield from vectors_inside(begun, len(order) + 1)
+        yield st.tensorize(own, f"{dot.words}{bits}")
+        for handle in (*rest, digits):
+            yield st.unroll(handle)
+        count = DIGITS * vectors_across * high * parts
+        few = max(
+            [n for n in range(1, run + 1) if run % n == 0 and n * count <= MAX_WRITTEN_OUT] or [1]
         )
-        owed += half << (BYTE * place)
-        scalar = (
-            moved
-            if scalar is None
-            else sc.Select(sc.Eq(which, sc.index(digits - 1 - place)), moved, scalar)
-        )
-    assert scalar is not None
-    kept = sc.Lit(i32.bits - BYTE, i32)
-    return sc.Cast(sc.ShiftRight(sc.ShiftLeft(scalar, kept), kept), i8)
+        if few > 1:
+            _, near = yield st.split(words[0], (None, few))
+            yield st.unroll(near)
+        for other in before:
+            yield from along_row(other)
+        _, (*_, row) = yield from opened(flow.result)
+        _, own_lanes = yield st.split(row, (None, lanes))
+        yield st.vectorize(own_lanes)
+        if shares:
+            yield from shared(order[:1])
+
+    return do(schedule)()
+
+
+def _takes_numbers(of: Block) -> bool:
+    """Whether a block adds products of bytes by numbers of few bits that are in words."""
+    if not isinstance(of.body, Store):
+        return False
+    match of.body.value:
+        case sc.Add(
+            sc.Load(),
+            sc.Mul(
+                sc.Cast(sc.Load() as left, _), sc.BitAnd(sc.ShiftRight(sc.Load() as right, _), _)
+            ),
+        ):
+            return left.buffer.dtype is i8 and right.buffer.dtype is i32
+        case _:
+            return False

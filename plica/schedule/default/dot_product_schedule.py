@@ -49,7 +49,7 @@ from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
 with lazy_imports(__name__):
-    from plica.schedule.default.digit_schedule import digit_schedule
+    from plica.schedule.default.digit_product import digit_schedule
     from plica.schedule.default.dot_product import dotted
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.default.quantised import quantised

@@ -35,11 +35,12 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import free_vars, substitute
-from plica.ir.loop import Each, Stages, scalar as sc
+from plica.ir.loop import Stages, scalar as sc
 from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import DType, f32, f64, i32, i64
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of
+from plica.schedule.default.limb import StageList, summed
 from plica.schedule.default.machine import FEW_LANES, LINE, Machine
 from plica.schedule.default.reduction import AT_ONCE, halved
 from plica.schedule.default.summed import FEW, LONGEST
@@ -175,7 +176,7 @@ def dot_form(of: Dots, machine: Machine) -> Stages:
     dtype = whole.reduced.dtype
     lanes, depth, many = machine.lanes(dtype), whole.depth, of.tile.independent_sums(machine)
     axes, (term,) = whole.axes, whole.k
-    sizes = tuple([sc.index(whole.sizes[axis]) for axis in axes])
+    every, rows = StageList(names), [(axis, whole.sizes[axis]) for axis in axes]
     h, u, v, b = (names.var(word) for word in "huvb")
     assert whole.weight is not None
     sides = whole.data, whole.weight
@@ -186,34 +187,18 @@ def dot_form(of: Dots, machine: Machine) -> Stages:
             both = [sc.Select(inside, side, sc.Lit(0, dtype)) for side in both]
         return sc.Mul(*both)
 
-    def made(like: str, more: tuple[tuple[sc.ScalarVar, int], ...], value: sc.Scalar) -> sc.Buffer:
-        shape = (*sizes, *[sc.index(size) for _, size in more])
-        every.append(
-            Each(
-                sc.Buffer(names.name(like), shape, dtype), (*axes, *[var for var, _ in more]), value
-            )
-        )
-        return every[-1].out
-
-    every: list[Each] = []
     vectors, rest = divmod(depth, lanes)
     runs = -(-vectors // LONGEST["box"])
     many = min(many, vectors // runs)
     groups = vectors // (many * runs)
     length, done = groups * many * lanes, groups * many * runs * lanes
     place = (h * many + u) * lanes + v
-    one_run = sc.Reduce(
-        "sum", (h,), (sc.index(groups),), at(b * length + place if runs > 1 else place)
-    )
     over = ((b, runs),) if runs > 1 else ()
-    part = made("part", (*over, (u, many), (v, lanes)), one_run)
-    beside = [
-        sc.Load(part, (*axes, *[var for var, _ in over], sc.index(n), v)) for n in range(many)
-    ]
-    total = halved(beside, sc.Add)
+    one_run = summed([(h, groups)], at(b * length + place if runs > 1 else place))
+    part = every.made("part", (*rows, *over, (u, many), (v, lanes)), one_run)
+    total = halved([substitute(part, {u: sc.index(n)}) for n in range(many)], sc.Add)
     if runs > 1:
-        run = sc.Reduce("sum", (b,), (sc.index(runs),), total)
-        total = sc.Load(made("long", ((v, lanes),), run), (*axes, v))
+        total = every.made("long", (*rows, (v, lanes)), summed(over, total))
     terms = [total, *[at(v + place) for place in range(done, depth - rest, lanes)]]
     if rest and machine.masks:
         terms.append(at(v + (depth - rest), sc.Lt(v, sc.index(rest))))
@@ -223,9 +208,8 @@ def dot_form(of: Dots, machine: Machine) -> Stages:
         if len(terms) == 1 and isinstance(total, sc.Load):
             lanes //= 2
             terms = [substitute(total, {v: v + start}) for start in (0, lanes)]
-        total = sc.Load(made("few", ((v, lanes),), halved(terms, sc.Add)), (*axes, v))
+        total = every.made("few", (*rows, (v, lanes)), halved(terms, sc.Add))
         terms = [total]
     last = halved([substitute(total, {v: sc.index(n)}) for n in range(FEW_LANES)], sc.Add)
-    value = with_element(whole.value, whole.reduced, last)
-    out = sc.Buffer(names.name("out"), sizes, sc.dtype_of(value))
-    return stages(whole.inputs, (*every, Each(out, axes, value)))
+    out = every.made("out", rows, with_element(whole.value, whole.reduced, last))
+    return stages(whole.inputs, every.stages, (out.buffer,))

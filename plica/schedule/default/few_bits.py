@@ -35,6 +35,7 @@ Where x is infinite a zero point makes it nan, so this is for those who allow ap
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 from attrs import frozen
@@ -48,6 +49,7 @@ from plica.ir.type import DType, f32, f64, i32, known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.estimate import fewest_lanes
 from plica.schedule.default.form import names_of
+from plica.schedule.default.limb import Axes, StageList, summed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import LONGEST
 from plica.schedule.default.tile import widening_tile
@@ -163,115 +165,115 @@ def _word(weight: sc.Load, scale: sc.Load, sizes: tuple[int, int, int, int]) -> 
 # --- the stages -----------------------------------------------------------------------------------
 
 
+class FewBitsForm(StageList):
+    """The stages of a product in runs of so many words; blocks of rows lie side by side along some
+    axes of given `widths`, with scales that are `scaled`; there are whole tiles of `steps`."""
+
+    def __init__(
+        self, of: FewBits, source: Stages, run: int, widths: Sequence[int], *,
+        steps: int = 1, scaled: float = 1.0,
+    ) -> None:  # fmt: skip
+        super().__init__(names_of(of.whole))
+        self.of, self.source, self.run = of, source, run
+        names, whole, (rows, groups, held, several) = self.names, of.whole, of.sizes
+        self.wide, self.runs = prod(widths), groups * held // run
+        self.outer, self.g, self.h, self.p = (names.var(each) for each in "bghp")
+        across = [(names.var("v"), width) for width in widths]
+        self.block: Axes = ((self.outer, -(-rows // self.wide)), *across)
+        self.of_run: Axes = ((self.h, run), (self.p, several))
+
+        # The constant stages: interleaved rows, padded with zeros.
+        unit, row = self.wide, self.outer * self.wide
+        for axis, width in across:
+            unit //= width
+            row = row + (axis * unit if unit > 1 else axis)
+
+        def inside(value: sc.Scalar) -> sc.Scalar:
+            if rows % self.wide == 0:
+                return value
+            return sc.Select(sc.Lt(row, sc.index(rows)), value, sc.Lit(0, sc.dtype_of(value)))
+
+        def interleaved(name: str, axes: Axes, value: sc.Scalar) -> sc.Load:
+            return self.made(name, (self.block[0], *axes, *across), inside(value))
+
+        word = sc.Load(of.weight.buffer, (row, self.g * run + self.h))
+        self.packed = interleaved("packed", ((self.g, self.runs), (self.h, run)), word)
+        scale, zero = (sc.Load(each.buffer, (row, self.g)) for each in (of.scale, of.zero))
+        factor = scale if scaled == 1 else sc.Mul(scale, sc.Lit(scaled, f32))
+        self.factor = interleaved("factor", ((self.g, groups),), factor)
+        self.point = interleaved("point", ((self.g, groups),), zero)
+
+        # The data, at the runs of groups.
+        of_group = held // run
+        self.group = simple(self.g // of_group)
+        there = (self.group, simple(self.g % of_group * run + self.h), self.p)
+        both = zip(of.terms, there, strict=True)
+        terms: dict[Term, Term] = {old: new for old, new in both if isinstance(old, sc.ScalarVar)}
+        self.data: sc.Scalar = substitute(whole.data, terms)
+        *_, column = (None, *whole.m)
+        outside = [a for a in whole.axes if a is not whole.n[0] and a is not column]
+        self.above = [(axis, whole.sizes[axis]) for axis in outside]
+        if column is not None:
+            count = whole.sizes[column]
+            self.above.append((column, -(-count // steps) * steps))
+            if count % steps:
+                is_there = sc.Lt(column, sc.index(count))
+                self.data = sc.Select(is_there, self.data, sc.Lit(0.0, f32))
+
+    def total(self, block: Axes, places: Sequence[sc.Scalar], one: sc.Scalar,
+              beside: sc.Load) -> sc.Load:  # fmt: skip
+        """The sum of all runs, of which `one` is in whole numbers, for blocks at some places."""
+        at_group = (places[0], self.group, *places[1:])
+        scaled, less = (sc.Load(each.buffer, at_group) for each in (self.factor, self.point))
+        term = sc.Mul(scaled, sc.Sub(one, sc.Mul(as_dtype(less, f32), beside)))
+        terms = self.runs + self.run * self.of.sizes[-1]
+        dtype = f32 if terms <= LONGEST["box"] else f64
+        value = summed([(self.g, self.runs)], as_dtype(term, dtype))
+        return self.made("total", (*self.above, *block), value, near=True)
+
+    def formed(self, result: sc.Scalar) -> Stages:
+        """All stages, with the result read from a total."""
+        whole, own = self.of.whole, self.of.weight.buffer
+        value = with_element(whole.value, whole.reduced, as_dtype(result, f32))
+        self.made("out", [(axis, whole.sizes[axis]) for axis in whole.axes], value)
+        views = zip(self.source.inputs, whole.inputs, strict=True)
+        inputs = [own if buffer is own else view for buffer, view in views]
+        return stages(inputs, self.stages, self.memory)
+
+
 def few_bits_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
     """The stages, or None unless numbers are multiplied in f32."""
-    if of.dtype is not f32 or (run := _run(of)) is None:
+    if of.dtype is not f32:
         return None
-    rows, m = of.sizes[0], of.whole.m
+    (rows, _, _, several), m = of.sizes, of.whole.m
     lanes = fewest_lanes(rows, machine.lanes(f32))
     steps = of.whole.sizes[m[-1]] if m else 1
     tile = widening_tile(-(-rows // lanes), steps, machine.registers, machine.rates)
-    return _formed(of, source, run, lanes * tile.vectors)
-
-
-def _run(of: FewBits) -> int | None:
-    """The words of a run: a group, or the longest part of it that is one sum."""
-    _, _, held, several = of.sizes
-    most = LONGEST["box"] // several
-    return next((each for each in range(min(held, most), 0, -1) if held % each == 0), None)
-
-
-def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
-    """The stages for runs of a given number of words, where a given number of rows lie side by
-    side."""
-    whole, (rows, groups, held, several) = of.whole, of.sizes
-    names = names_of(whole)
-    lane = whole.n[0]
-    outer, inner = names.var("b"), names.var("v")
-    g, h, p = (names.var(each) for each in "ghp")
-    blocks, runs = -(-rows // lanes), groups * held // run
-    sizes = dict(whole.sizes) | {lane: blocks * lanes}
-    column = whole.m[-1] if whole.m else None
-    apart = [a for a in whole.axes if a is not lane and a is not column]
-    above = (*apart, *([] if column is None else [column]))
-    axes = (*above, lane)
-
-    def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
-        return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
-
-    # The constant stages: interleaved rows, padded with zeros.
-    row = outer * lanes + inner
-
-    def inside(value: sc.Scalar) -> sc.Scalar:
-        if rows % lanes == 0:
-            return value
-        return sc.Select(sc.Lt(row, sc.index(rows)), value, sc.Lit(0, sc.dtype_of(value)))
-
-    own = of.weight.buffer
-    packed = Each(
-        scratch("packed", (blocks, runs, run, lanes), own.dtype),
-        (outer, g, h, inner),
-        inside(sc.Load(own, (row, g * run + h))),
-    )
-    middle = 2.0 ** (of.bits * ((several - 1) // 2))
-    scale, zero = (sc.Load(load.buffer, (row, g)) for load in (of.scale, of.zero))
-    factor, point = (
-        Each(scratch(name, (blocks, groups, lanes), value.dtype), (outer, g, inner), inside(read))
-        for name, value, read in (
-            ("factor", of.scale.buffer, sc.Mul(scale, sc.Lit(1 / middle, f32))),
-            ("point", of.zero.buffer, zero),
-        )
-    )
-
-    # Sums of runs, which belong to groups, and the total of these.
-    of_group = held // run
-    group = simple(g // of_group)
-    there = (group, simple(g % of_group * run + h), p)
-    both = zip(of.terms, there, strict=True)
-    terms: dict[Term, Term] = {old: new for old, new in both if isinstance(old, sc.ScalarVar)}
-    data = substitute(whole.data, terms)
-    many = [sizes[a] for a in above]
+    wide, middle = lanes * tile.vectors, 2.0 ** (of.bits * ((several - 1) // 2))
+    form = FewBitsForm(of, source, run_of(of, LONGEST["box"]), (wide,), scaled=1 / middle)
+    h, p, run = form.h, form.p, (form.g, form.runs)
+    data = sc.Mul(form.data, sc.Lit(middle, f32))
     last = sc.Lt(p, sc.index(several - 1))
     shifts = sc.Cast(p, i32) * sc.Lit(of.bits, i32)
     by = sc.Select(last, sc.ShiftLeft(sc.Lit(1, i32), shifts), sc.Lit(1, i32))
-    moved = Each(
-        scratch("moved", (*many, runs, run, several), f32),
-        (*above, g, h, p),
-        sc.Div(sc.Mul(data, sc.Lit(middle, f32)), sc.Cast(by, f32)),
-    )
-    terms_of_run = ((h, p), (sc.index(run), sc.index(several)))
-    beside = Each(
-        scratch("beside", (runs, *many), f32),
-        (g, *above),
-        sc.Reduce("sum", *terms_of_run, sc.Mul(data, sc.Lit(middle, f32))),
-    )
-    word, mask = sc.Load(packed.out, (lane // lanes, g, h, lane % lanes)), 2**of.bits - 1
+    at_term = (*form.above, run, *form.of_run)
+    moved = form.made("moved", at_term, sc.Div(data, sc.Cast(by, f32)))
+    beside = form.made("beside", (run, *form.above), summed(form.of_run, data))
+    lane = of.whole.n[0]
+    word = sc.Load(form.packed.buffer, (lane // wide, form.g, h, lane % wide))
+    mask = sc.Lit(2**of.bits - 1, i32)
     number = sc.Select(
         last,
-        sc.BitAnd(word, sc.ShiftLeft(sc.Lit(mask, i32), shifts)),
-        sc.BitAnd(sc.ShiftRight(word, sc.Lit(WORD - of.bits, i32)), sc.Lit(mask, i32)),
+        sc.BitAnd(word, sc.ShiftLeft(mask, shifts)),
+        sc.BitAnd(sc.ShiftRight(word, sc.Lit(WORD - of.bits, i32)), mask),
     )
-    product = sc.Mul(sc.Load(moved.out, (*above, g, h, p)), sc.Cast(number, f32))
-    one = Each(
-        scratch("sum", (runs, *many, sizes[lane]), f32),
-        (g, *axes),
-        sc.Reduce("sum", *terms_of_run, product),
-    )
-    wide = f32 if runs + run * several <= LONGEST["box"] else f64
-    scaled, taken = (
-        sc.Load(stage.out, (lane // lanes, group, lane % lanes)) for stage in (factor, point)
-    )
-    common = sc.Mul(as_dtype(taken, f32), sc.Load(beside.out, (g, *above)))
-    term = sc.Mul(scaled, sc.Sub(sc.Load(one.out, (g, *axes)), common))
-    total = Each(
-        scratch("total", (*many, sizes[lane]), wide),
-        axes,
-        sc.Reduce("sum", (g,), (sc.index(runs),), as_dtype(term, wide)),
-    )
-    value = with_element(whole.value, whole.reduced, as_dtype(sc.Load(total.out, axes), f32))
-    out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
-    before = [packed, factor, point, moved, beside]
-    views = zip(source.inputs, whole.inputs, strict=True)
-    inputs = [own if buffer is own else view for buffer, view in views]
-    made = [*before, one, total, Each(out, whole.axes, value)]
-    return stages(inputs, made, (*[stage.out for stage in before], out))
+    block = ((lane, -(-rows // wide) * wide),)
+    product = summed(form.of_run, sc.Mul(moved, sc.Cast(number, f32)))
+    one = form.made("sum", (run, *form.above, *block), product, near=True)
+    return form.formed(form.total(block, (lane // wide, lane % wide), one, beside))
+
+
+def run_of(of: FewBits, terms: int) -> int:
+    """The words of a run: a group, or the longest part of it that has at most so many terms."""
+    _, _, held, several = of.sizes
+    return next(each for each in range(min(held, terms // several), 0, -1) if held % each == 0)
