@@ -58,12 +58,6 @@ of that, which are stores that follow one another."""
 Nests: TypeAlias = Generator[Any, Any, Sequence[LaneNest]]
 """A part of a do-block, and the loops whose kinds are said last."""
 
-MAX_MULTIPLY_ADDS_UNROLLED: Final = 32  # multiply-adds in the text of the innermost loop, about
-MAX_LANES_UNROLLED: Final = 4
-"""The maximum number of channels of a vector that are unrolled: a loop over them would be
-as long."""
-
-
 AXES: Final = (4, 5, 4, 5, 5, 4, 4)
 """How many axes the blocks of a bilinear form have; a sum counts among those of the product."""
 
@@ -242,24 +236,16 @@ class _BilinearSchedule:
         tile = min(plan.tile.steps, self.count), plan.tile.vectors * plan.outer, extents.channels
         step, o, c = yield from inside(total, depth, tile)
         vector, lane = yield st.split(o, (None, plan.outer))
-        factors = [each for each in (plan.inner // self.unrolled, self.unrolled) if each > 1]
+        unrolled = plan.unrolled(plan.tile.steps)
+        factors = [each for each in (plan.inner // unrolled, unrolled) if each > 1]
         c_outer, *c_inner = yield st.split(c, (None, *factors))
         yield st.reorder(c_outer, *c_inner, step, vector, lane)
-        written = c_inner[-1:] if self.unrolled > 1 else []
+        written = c_inner[-1:] if unrolled > 1 else []
         yield from in_lanes(((*written, step, vector), lane, None))
         yield st.decompose_reduction(total, c_outer)
         often = -(-self.count // plan.tile.steps)
         if plan.fetches and often > 1:
             yield st.annotate(c_outer, "fetch_next", self.fetched(often))
-
-    @property
-    def unrolled(self) -> int:
-        """Channels that are written out in the innermost loop."""
-        inner, tile = self.plan.inner, self.plan.tile
-        if inner <= MAX_LANES_UNROLLED:
-            return inner
-        most = MAX_MULTIPLY_ADDS_UNROLLED // (tile.vectors * tile.steps)
-        return max([each for each in (8, 4, 2) if inner % each == 0 and each <= most], default=1)
 
     def fetched(self, passes: int) -> tuple[int, int, int]:
         """How far ahead the next weights are, in how many passes they are fetched, and how many

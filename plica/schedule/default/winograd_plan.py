@@ -49,6 +49,11 @@ USUAL_TILES: Final = tuple(n * across for n in (1, 2, 3, 4, 6, 9, 14, 20) for ac
 FAR: Final = 10  # approximate bytes per cycle from beyond a core's caches
 
 
+MAX_MULTIPLY_ADDS_UNROLLED: Final = 32  # multiply-adds in the text of the innermost loop, about
+MAX_LANES_UNROLLED: Final = 4
+"""The maximum number of channels of a vector that are unrolled: a loop over them would be
+as long."""
+
 MAX_STACK_BYTES: Final = 1 << 20  # the data and products of a block, per core, on stacks
 RAGGED: Final = 1.2  # the cost factor of a shorter last pass over the tiles
 TRANSFORM_CYCLES: Final = 4
@@ -199,6 +204,13 @@ class WinogradPlan:
     def strip(self, size: int) -> int:
         """Tiles of such a size side by side that go together at the end: a vector at most."""
         return power(min(self.columns, max(1, self.whole // size)))
+
+    def unrolled(self, steps: int) -> int:
+        """Channels that are written out in the innermost loop of a tile of so many steps."""
+        if self.inner <= MAX_LANES_UNROLLED:
+            return self.inner
+        most = MAX_MULTIPLY_ADDS_UNROLLED // (self.tile.vectors * steps)
+        return max([n for n in (8, 4, 2) if self.inner % n == 0 and n <= most], default=1)
 
 
 def planned(of: TileExtents, machine: Machine) -> WinogradPlan | None:
