@@ -210,24 +210,18 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
     return lambda of, gpu: template(kernel_of(of), gpu)
 
 
+WRITTEN: Final = (
+    "online-softmax", "online-softmax-parts", "online-softmax-wgmma", "split-online-softmax",
+    "few-bit-warps", "running-blocks", "sorted-rows", "merged-tiles", "split-columns",
+    "kept-columns", "kept-rows", "staged-rows",
+)  # fmt: skip
+"""Forms that write the loops and threads of their kernels."""
+
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
-    "online-softmax": _as_written,
-    "online-softmax-parts": _as_written,
-    "online-softmax-wgmma": _as_written,
-    "split-online-softmax": _as_written,
-    "warp-gates": fold_schedule,
-    "few-bit-warps": _as_written,
-    "running-blocks": _as_written,
+    **dict.fromkeys(WRITTEN, _as_written),
+    **dict.fromkeys(("warp-gates", "column-sums", "row-sums"), fold_schedule),
     "scan-rows": _of_kernel(scan_threads),
-    "sorted-rows": _as_written,
-    "merged-tiles": _as_written,
-    "split-columns": _as_written,
-    "kept-columns": _as_written,
-    "kept-rows": _as_written,
-    "column-sums": fold_schedule,
-    "row-sums": fold_schedule,
-    "staged-rows": _as_written,
     "staged-sums": staged_schedule,
     "flat-elements": _of_kernel(flat_schedule),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
@@ -236,8 +230,10 @@ TEMPLATES: Final[dict[str, Template]] = {
         of, gpu, (*WARPS, *NARROW_WARPS, *BYTE_WARPS)
     ),
     "tensor-core-parts": lambda of, gpu: tensor_core_schedule(of, gpu, PART_WARPS),
-    "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, FEW_COLUMNS, HIGH)),
-    "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, FEW_COLUMNS, HIGH)),
+    **dict.fromkeys(
+        ("product-tiles", "split-sums"),
+        lambda of, gpu: product_schedule(of, gpu, (*TILES, FEW_COLUMNS, HIGH)),
+    ),
     "transpose-tiles": _of_kernel(elementwise_schedule),
     "split-reductions": _of_kernel(launch_by_launch),
     "block-rows": _of_kernel(partial(row_schedule, uneven=False)),

@@ -143,22 +143,15 @@ def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
     whole = (length - lanes + 1) // lanes * lanes
     begin, k = joined(found.wide, found.sizes) * length, names.var("k")
     first = (begin + (lanes - 1)) // lanes * lanes
-    flat = {load.buffer: flattened(load.buffer) for load in found.read}
 
     def at(place: sc.Scalar) -> sc.Scalar:
-        def moved(node: Term) -> Term:
-            if isinstance(node, sc.Load) and node in found.read:
-                return sc.Load(flat[node.buffer], (place,))
-            return node
-
-        body = map_bottom_up(moved, narrowed(found.body))
-        return substitute(body, digits(found.row, found.sizes, place - begin))
+        return substitute(_flat_body(found, place), digits(found.row, found.sizes, place - begin))
 
     vector = k // lanes
     place = sc.Select(sc.Lt(vector, first - begin), vector, vector + whole)
     is_edge = sc.And(sc.Eq(k % lanes, sc.index(0)), sc.Lt(vector, sc.index(length - whole)))
     sizes = {**found.sizes, k: whole}
-    inputs = [flat.get(buffer, buffer) for buffer in of.inputs]
+    inputs = _flat_inputs(of, found)
     edge = (is_edge, at(begin + place))
     return _staged(inputs, found, names, (at(first + k), k, ()), sizes, (), edge)
 
@@ -168,20 +161,30 @@ def _flat(of: Stages, found: OneFold) -> Stages:
     names, length = _names(of, found), _length(found)
     i, k = names.var("i"), names.var("k")
     rows = prod([found.sizes[var] for var in found.wide])
-    flat = {load.buffer: flattened(load.buffer) for load in found.read}
     out = flattened(found.last.out)
     place = digits(found.wide, found.sizes, i) | digits(found.row, found.sizes, k)
 
-    def moved(node: Term) -> Term:
-        if isinstance(node, sc.Load) and node in found.read:
-            return sc.Load(flat[node.buffer], (i * length + k,))
-        return node
-
-    body = substitute(map_bottom_up(moved, narrowed(found.body)), place)
+    body = substitute(_flat_body(found, i * length + k), place)
     value = substitute(found.value, place)
     one = evolve(found, value=value, last=Each(out, (i,), value), sizes={**found.sizes, i: rows})
-    inputs = [flat.get(buffer, buffer) for buffer in of.inputs]
+    inputs = _flat_inputs(of, found)
     return _staged(inputs, one, names, (body, k, ()), {**found.sizes, i: rows, k: length}, ())
+
+
+def _flat_body(found: OneFold, place: sc.Scalar) -> sc.Scalar:
+    """A term of which all that is read is at a place of buffers with one axis."""
+
+    def moved(node: Term) -> Term:
+        if isinstance(node, sc.Load) and node in found.read:
+            return sc.Load(flattened(node.buffer), (place,))
+        return node
+
+    return map_bottom_up(moved, narrowed(found.body))
+
+
+def _flat_inputs(of: Stages, found: OneFold) -> list[sc.Buffer]:
+    read = {load.buffer for load in found.read}
+    return [flattened(buffer) if buffer in read else buffer for buffer in of.inputs]
 
 
 def narrowed(body: sc.Scalar) -> sc.Scalar:

@@ -58,61 +58,46 @@ FEW_COLUMNS: Final = ProductTile(128, 32, 8, 8, 8, ahead=1)
 HIGH: Final = ProductTile(256, 128, 16, 16, 16, ahead=2, kept=True)
 """For matrix products with few tiles."""
 
-PANELS: Final = (
-    Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
-    Warps(2, 1, 1, 16, 4, ahead=3, together=True, near=8),
-    Warps(1, 1, 1, 16, 4, ahead=4, together=True, near=8),
-    Warps(2, 1, 1, 8, 4, ahead=4, together=True, near=8),
-)
+
+def _groups(*shapes: tuple[int, int, int, int]) -> tuple[Warps, ...]:
+    """Groups of four warps down, 64 rows and columns in eights of each, and slices under way."""
+    return tuple([
+        Warps(down, 1, high, wide, 4, ahead=ahead, together=True, near=8)
+        for down, high, wide, ahead in shapes
+    ])  # fmt: skip
+
+
+PANELS: Final = _groups((2, 1, 32, 2), (2, 1, 16, 3), (1, 1, 16, 4), (2, 1, 8, 4))
 """Tiles of warps that multiply together, whose columns may be neighbours: panels of 64."""
 
-GROUPS: Final = (
-    *PANELS,
-    Warps(2, 1, 1, 24, 4, ahead=3, together=True, near=8),
-    Warps(2, 1, 1, 12, 4, ahead=4, together=True, near=8),
-    Warps(2, 1, 1, 4, 4, ahead=5, together=True, near=8),
-    Warps(1, 1, 1, 24, 4, ahead=3, together=True, near=8),
-    Warps(1, 1, 1, 12, 4, ahead=5, together=True, near=8),
-    Warps(1, 1, 1, 8, 4, ahead=5, together=True, near=8),
-    Warps(2, 1, 2, 12, 4, ahead=2, together=True, near=8),
-    Warps(2, 1, 2, 8, 4, ahead=2, together=True, near=8),
-    Warps(2, 1, 2, 4, 4, ahead=3, together=True, near=8),
-    Warps(3, 1, 1, 16, 4, ahead=3, together=True, near=8),
-    Warps(3, 1, 1, 24, 4, ahead=2, together=True, near=8),
-    Warps(1, 1, 1, 4, 4, ahead=5, together=True, near=8),
-)
+GROUPS: Final = PANELS + _groups(
+    (2, 1, 24, 3), (2, 1, 12, 4), (2, 1, 4, 5), (1, 1, 24, 3), (1, 1, 12, 5), (1, 1, 8, 5),
+    (2, 2, 12, 2), (2, 2, 8, 2), (2, 2, 4, 3), (3, 1, 16, 3), (3, 1, 24, 2), (1, 1, 4, 5),
+)  # fmt: skip
 """The same with others: of 31 products by 16 tiles each on one H200 the best of fourteen more would
 take as long as the best of these, on average, and those that are priced lowest 1.046 times."""
 
 WARPS: Final = (
-    Warps(2, 4, 4, 8, 2, ahead=3),
-    Warps(2, 2, 4, 8, 2, ahead=3),
-    Warps(2, 2, 4, 4, 2, ahead=3),
-    Warps(2, 2, 2, 4, 2, ahead=3),
-    Warps(2, 2, 1, 4, 4, ahead=3),
-    Warps(2, 2, 1, 2, 4, ahead=3),
-)
+    Warps(2, 4, 4, 8, 2, ahead=3), Warps(2, 2, 4, 8, 2, ahead=3), Warps(2, 2, 4, 4, 2, ahead=3),
+    Warps(2, 2, 2, 4, 2, ahead=3), Warps(2, 2, 1, 4, 4, ahead=3), Warps(2, 2, 1, 2, 4, ahead=3),
+)  # fmt: skip
 """Tiles from large to small."""
 
 NARROW_WARPS: Final = (
-    Warps(4, 1, 2, 2, 4, ahead=3),
-    Warps(4, 1, 2, 4, 2, ahead=3),
-    Warps(1, 4, 1, 4, 4, ahead=3),
-    Warps(1, 4, 2, 4, 2, ahead=3),
-)
+    Warps(4, 1, 2, 2, 4, ahead=3), Warps(4, 1, 2, 4, 2, ahead=3),
+    Warps(1, 4, 1, 4, 4, ahead=3), Warps(1, 4, 2, 4, 2, ahead=3),
+)  # fmt: skip
 """Tiles of few columns, or of few rows."""
 
 BYTE_WARPS: Final = tuple([evolve(warp, octet=16) for warp in WARPS])
 """The same of bytes: an instruction has twice as many terms."""
 
 PART_WARPS: Final = (
-    Warps(2, 4, 4, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 4, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 2, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 1, 4, 4, ahead=2, octet=4),
+    Warps(2, 4, 4, 4, 4, ahead=2, octet=4), Warps(2, 2, 4, 4, 4, ahead=2, octet=4),
+    Warps(2, 2, 2, 4, 4, ahead=2, octet=4), Warps(2, 2, 1, 4, 4, ahead=2, octet=4),
     Warps(2, 2, 1, 2, 8, ahead=2, octet=4),
     *[evolve(warp, steps=4, ahead=2, octet=4) for warp in NARROW_WARPS],
-)
+)  # fmt: skip
 """The same of f32, whose numbers are two in registers: an instruction has half as many terms."""
 
 BYTE_GROUPS: Final = tuple([evolve(panel, octet=16) for panel in PANELS])
@@ -256,12 +241,7 @@ def part_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
             if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
                 break
             products = product_part_cost(found, warps, parts, (gathers[0], gathers[1]), gpu)
-            yield products, partial(part_tiled, found, warps, parts)
-
-
-def part_tiled(found: Operands, warps: Warps, parts: int) -> Stages:
-    """A product of f32 in tiles of some warps."""
-    return tiled(found, warps.layout((True, True)), parts)
+            yield products, partial(tiled, found, warps.layout((True, True)), parts)
 
 
 def _in_panels(warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:

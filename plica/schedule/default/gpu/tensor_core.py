@@ -22,7 +22,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.type import DType
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits
-from plica.schedule.default.gpu.product import Blocks, laid_out, tiles
+from plica.schedule.default.gpu.product import Blocks, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
     OCTET,
@@ -194,10 +194,7 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
         yield pr.reorder(at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
     warp = warps[0] if len(warps) == 1 else (yield pr.fuse(*warps))
     lane = yield pr.fuse(at["g"], at["t"])
-    if lot:
-        yield laid_out(((lot[0], lots), (at["by"], down), (at["bx"], across)))
-    else:
-        yield tiles(at["by"], at["bx"], of.near, (down, across))
+    yield tiles(at["by"], at["bx"], of.near, (down, across), (lot[0], lots) if lot else None)
     yield pr.bind(warp, "threadIdx.y")
     yield pr.bind(lane, "threadIdx.x")
     for which, given in ((0, blocks.left), (1, blocks.right)):

@@ -20,13 +20,12 @@ from plica.core.collector import paused
 from plica.ir.loop import Block, Kernel, Load
 from plica.ir.type import known
 from plica.schedule.dataflow import stages as flow
-from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.machine import WIDE, Gpu
 from plica.schedule.default.gpu.row import by_rows, costly_rows, reads_once, rowed
 from plica.schedule.default.gpu.row_passes import is_along
 from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
-from plica.schedule.default.gpu.thread_map import spread, spread_apart
+from plica.schedule.default.gpu.thread_map import across, down, spread, spread_apart
 from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
 from plica.schedule.do import Body, DoBlock, do, run
 from plica.schedule.problem import ScheduleRefused

@@ -5,7 +5,16 @@
                                                for v in vectorized(4):
                                                    with block("y", …): …
 
-Reductions before it are computed where they are read, in registers of that thread.
+Reductions before it are computed where they are read, in registers of that thread; those of many
+terms are each made by the threads of a warp or a block:
+
+    for i in range(n):                         for b in blockIdx.x(…):
+        for k in range(m): s[i] += …    -->        for y in threadIdx.y(8):
+                                                       for x in threadIdx.x(32):
+                                                           for k0: s[i] += …
+
+Adjacent threads read adjacent terms; or, if adjacent sums are contiguous in memory, terms of
+adjacent sums, and terms are distributed down the block.
 """
 
 from __future__ import annotations
@@ -17,6 +26,7 @@ from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
 LANES = 4  # adjacent elements per thread
+ROWS = 8  # sums that the threads of a block make at once
 
 
 @do
@@ -95,3 +105,45 @@ def spread_apart(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu) -> 
             yield pr.set_scope(each, 0, "local")
     yield pr.bind(first, "blockIdx.x")
     yield pr.bind(lane, "threadIdx.x")
+
+
+@do
+def across(total: BlockStage, gpu: Gpu) -> Body:
+    """The elements of a block, each a sum made by many threads.
+
+    Where warps would leave processors without work, all threads of a block make one sum.
+    """
+    handle = yield pr.block(str(total.label))
+    around = yield pr.loops(handle)
+    count = len(total.spatial)
+    inner = around[count:]
+    k = inner[0] if len(inner) == 1 else (yield pr.fuse(*inner))
+    alone = total.elements * gpu.warp < gpu.most and total.terms >= gpu.threads
+    turns, lane = yield pr.split(k, (None, gpu.threads if alone else gpu.warp))
+    yield pr.reorder(lane, turns)
+    if not count:  # one sum
+        yield pr.bind(lane, "threadIdx.x")
+        return
+    whole = around[0] if count == 1 else (yield pr.fuse(*around[:count]))
+    if not alone:
+        whole, row = yield pr.split(whole, (None, ROWS))
+        yield pr.bind(row, "threadIdx.y")
+    yield pr.bind(whole, "blockIdx.x")
+    yield pr.bind(lane, "threadIdx.x")
+
+
+@do
+def down(total: BlockStage, gpu: Gpu) -> Body:
+    """The same where neighbours among the elements are neighbours in memory."""
+    handle = yield pr.block(str(total.label))
+    around = yield pr.loops(handle)
+    count = len(total.spatial)
+    whole = around[0] if count == 1 else (yield pr.fuse(*around[:count]))
+    each, lane = yield pr.split(whole, (None, gpu.warp))
+    inner = around[count:]
+    k = inner[0] if len(inner) == 1 else (yield pr.fuse(*inner))
+    turns, part = yield pr.split(k, (None, ROWS))
+    yield pr.reorder(each, lane, part, turns)
+    yield pr.bind(each, "blockIdx.x")
+    yield pr.bind(lane, "threadIdx.x")
+    yield pr.bind(part, "threadIdx.y")

@@ -15,7 +15,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f16, f32
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.form import tiled
-from plica.schedule.default.gpu.product_form import NARROW_WARPS, PART_WARPS, part_tiled, product_of
+from plica.schedule.default.gpu.product_form import NARROW_WARPS, PART_WARPS, product_of
 from plica.schedule.default.gpu.template import tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts
@@ -47,7 +47,9 @@ def multiplied(of: Stages, warps: Warps, parts: int = 1) -> float:
     assert found is not None
     along = (found.along(found.left), found.along(found.right))
     made = (
-        part_tiled(found, warps, parts) if warps.octet == 4 else tiled(found, warps.layout(along))
+        tiled(found, warps.layout((True, True)), parts)
+        if warps.octet == 4
+        else tiled(found, warps.layout(along))
     )
     scheduled = tensor_core_schedule(made, Gpu(), (warps,))
     assert scheduled is not None
