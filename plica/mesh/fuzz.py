@@ -23,7 +23,7 @@ from plica.mesh.execute import CollectiveStep, simulate, steps_of
 from plica.mesh.mesh import Mesh, sizes_of
 from plica.mesh.plan import MeshPlan, PlanStep, replay
 from plica.mesh.program import FlatProgram, flat_program, leaves
-from plica.rewrite.check.report import as_comment, literal, text
+from plica.rewrite.check.report import HEAD, failing_test
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
 from plica.rewrite.fuzz.gradient.case import differentiable, gradient_case, operators_of
 from plica.rewrite.fuzz.judge import CRASHES, crash
@@ -132,25 +132,14 @@ def fuzz(
 
 def as_pytest(case: MeshCase, reason: str) -> str:
     """The case as a test."""
-    arrays = "".join(f"        {literal(each)},\n" for each in case.inputs)
     steps = "; ".join(map(str, case.plan.steps))
-    return f'''import numpy as np
-
-import plica
-from plica import mesh
-
-{as_comment(reason)}
-SOURCE = """
-{text(case.program)}
-"""
-
-
-def test_mesh() -> None:
-    inputs = [
-{arrays}    ]
+    body = f"""
     module = plica.from_text(SOURCE)
     plan = mesh.MeshPlan.from_text("{steps}")
     sharded = mesh.replay(plan, module, mesh.Mesh.parse("{case.mesh}"))
     expected = plica.interpret(module, *inputs)
     np.testing.assert_allclose(mesh.simulate(sharded, *inputs), expected, rtol=1e-8, atol=1e-9)
-'''
+"""
+    sources, arrays = {"SOURCE": case.program}, {"inputs": case.inputs}
+    head = f"{HEAD}\nfrom plica import mesh"
+    return failing_test("mesh", reason, sources, arrays, body, head=head)

@@ -21,7 +21,7 @@ from plica.ir.op.reduction import sum_
 from plica.ir.type import DType, TensorType, TupleType, dtype, f64, infer, type_of
 from plica.rewrite.check.data import TAPE, Choose, reader, sizes
 from plica.rewrite.check.instance import Instance, instance
-from plica.rewrite.check.report import as_comment, closed, literal, slug, text
+from plica.rewrite.check.report import closed, failing_test, literal, slug
 from plica.rewrite.check.slope import Slope
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
 from plica.rewrite.match import plain
@@ -184,28 +184,12 @@ def _is_float(of: np.dtype[Any]) -> bool:
 def _wrong(
     of: Operator, made: Instance, reason: str, wanted: Any, values: tuple[Any, Any] = (None, None)
 ) -> _Wrong:
-    arrays = "".join(f"        {literal(array)},\n" for _, array in made.inputs)
     last = "    assert found is not None\n" if wanted is None else _assertion(wanted)
-    return _Wrong(
-        made,
-        reason,
-        f'''import numpy as np
-
-import plica
-
-{as_comment(f"{of.name}: {reason}")}
-SOURCE = """
-{text(closed(made.term, made))}
-"""
-
-
-def test_{slug(of.name)}() -> None:
-    inputs = [
-{arrays}    ]
-    found = plica.interpret(plica.from_text(SOURCE), *inputs)
-{last}''',
-        values,
-    )
+    body = f"    found = plica.interpret(plica.from_text(SOURCE), *inputs)\n{last}"
+    sources, arrays = {"SOURCE": closed(made.term, made)}, [array for _, array in made.inputs]
+    comment = f"{of.name}: {reason}"
+    shown = failing_test(slug(of.name), comment, sources, {"inputs": arrays}, body)
+    return _Wrong(made, reason, shown, values)
 
 
 def _assertion(wanted: Any) -> str:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,32 +35,47 @@ def as_pytest(rule: Rule, made: Instance, after: Term | None, reason: str, typed
     """The text of a test that fails as long as the rule is wrong."""
     if not isinstance(after, Expr):
         return _of_failure(rule, made, reason)
-    arrays = "".join(f"        {literal(value)},\n" for _, value in made.inputs)
     # A right side without a type is printed as it is: reading it fails.
     right = closed(after, made) if typed else _untyped(after, made)
-    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
-import numpy as np
+    modules = {"LEFT": closed(made.term, made), "RIGHT": right}
+    arrays = [value for _, value in made.inputs]
+    return unlike_test(rule.name, reason, modules, arrays, rule.contract)
 
-import plica
-from plica.ir.contract import {contract_name(rule.contract)}
-from plica.rewrite.fuzz.difference import unlike
 
-{as_comment(f"{rule.name}: {reason}")}
-LEFT = """
-{text(closed(made.term, made))}
+def unlike_test(
+    name: str, reason: str, modules: Mapping[str, Module], arrays: Sequence[Any], under: Contract
+) -> str:
+    """A test that fails as long as two modules differ by more than a contract allows."""
+    one, two = modules
+    head = f"""import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
+{HEAD}
+from plica.ir.contract import {contract_name(under)}
+from plica.rewrite.fuzz.difference import unlike"""
+    body = f"""
+    {one.lower()} = plica.interpret(plica.from_text({one}), *inputs)
+    {two.lower()} = plica.interpret(plica.from_text({two}), *inputs)
+    assert unlike({one.lower()}, {two.lower()}, {under}) is None
 """
-RIGHT = """
-{text(right)}
-"""
+    return failing_test(
+        slug(name), f"{name}: {reason}", modules, {"inputs": arrays}, body, head=head
+    )
 
 
-def test_{slug(rule.name)}() -> None:
-    inputs = [
-{arrays}    ]
-    left = plica.interpret(plica.from_text(LEFT), *inputs)
-    right = plica.interpret(plica.from_text(RIGHT), *inputs)
-    assert unlike(left, right, {rule.contract}) is None
-'''
+HEAD: Final = "import numpy as np\n\nimport plica"
+
+
+def failing_test(
+    name: str, comment: str, modules: Mapping[str, Module], arrays: Mapping[str, Sequence[Any]],
+    body: str, *, head: str = HEAD,
+) -> str:  # fmt: skip
+    """The text of a test: imports, modules as scripts, lists of arrays, and what to assert."""
+    scripts = [f'{word} = """\n{text(module)}\n"""\n' for word, module in modules.items()]
+    lists = [
+        f"    {word} = [\n{''.join(f'        {literal(it)},{chr(10)}' for it in values)}    ]\n"
+        for word, values in arrays.items()
+    ]
+    start = f"{head}\n\n{as_comment(comment)}\n{''.join(scripts)}"
+    return f"{start}\n\ndef test_{name}() -> None:\n{''.join(lists)}{body.lstrip(chr(10))}"
 
 
 def _of_failure(rule: Rule, made: Instance, reason: str) -> str:

@@ -12,7 +12,7 @@ from plica.core import EvaluationError, IllTyped
 from plica.core.extension import said
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
-from plica.rewrite.check.report import as_comment, literal, text
+from plica.rewrite.check.report import failing_test
 from plica.rewrite.gradient import grad
 
 Array = np.ndarray[Any, Any]
@@ -71,25 +71,11 @@ class Slope:
 
     def as_pytest(self, wrong: WrongSlope) -> str:
         """A test that fails as long as the gradient is wrong."""
-        arrays = "".join(f"        {literal(arg)},\n" for arg in self.args)
-        along = "".join(f"        {literal(self.ways[n])},\n" for n in self.chosen)
-        return f'''import numpy as np
-
-import plica
-
-{as_comment(wrong.reason)}
-SOURCE = """
-{text(self.program)}
-"""
-
-
-def test_gradient() -> None:
-    inputs = [
-{arrays}    ]
-    directions = [
-{along}    ]
+        body = f"""
     slopes = plica.interpret(plica.grad(plica.from_text(SOURCE), {self.chosen}), *inputs)
     several = slopes if isinstance(slopes, tuple) else (slopes,)
     found = sum(np.sum(one * two) for one, two in zip(several, directions, strict=True))
     np.testing.assert_allclose(found, {wrong.near!r}, rtol=1e-4, atol=1e-5)
-'''
+"""
+        arrays = {"inputs": self.args, "directions": [self.ways[n] for n in self.chosen]}
+        return failing_test("gradient", wrong.reason, {"SOURCE": self.program}, arrays, body)

@@ -28,7 +28,7 @@ from plica.ir.graph import Expr, Module
 from plica.ir.graph.check import check
 from plica.ir.passes import Pass
 from plica.ir.type import infer
-from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
+from plica.rewrite.check.report import as_comment, text, unlike_test
 from plica.rewrite.derivation import first_bad
 from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
@@ -200,31 +200,9 @@ def as_pytest(
     name: str, reason: str, pair: tuple[Module, Module], inputs: tuple[Any, ...], under: Contract
 ) -> str:
     """A test that fails as long as the two modules differ: the states around the wrong step."""
-    before, after = pair
-    arrays = "".join(f"        {literal(each)},\n" for each in inputs)
-    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
-import numpy as np
-
-import plica
-from plica.ir.contract import {contract_name(under)}
-from plica.rewrite.fuzz.difference import unlike
-
-{as_comment(f"{name}: {reason}")}
-BEFORE = """
-{text(before)}
-"""
-AFTER = """
-{text(after)}
-"""
-
-
-def test_{slug(name)}() -> None:
-    inputs = [
-{arrays}    ]
-    before = plica.interpret(plica.from_text(BEFORE), *inputs)
-    after = plica.interpret(plica.from_text(AFTER), *inputs)
-    assert unlike(before, after, {under}) is None
-'''
+    return unlike_test(
+        name, reason, dict(zip(("BEFORE", "AFTER"), pair, strict=True)), inputs, under
+    )
 
 
 # --- stages ------------------------------------------------------------------------------------

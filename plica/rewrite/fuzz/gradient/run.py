@@ -13,7 +13,7 @@ import numpy as np
 
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
-from plica.rewrite.check.report import as_comment, literal, text
+from plica.rewrite.check.report import as_comment, failing_test
 from plica.rewrite.check.slope import Slope, WrongSlope
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
 from plica.rewrite.fuzz.gradient.case import (
@@ -136,24 +136,12 @@ def _as_pytest(case: GradientCase, wrong: WrongSlope | str) -> str:
         return as_comment(f"{case}: {wrong}")
     if isinstance(wrong, WrongSlope):
         return slope.as_pytest(wrong)
-    arrays = "".join(f"        {literal(arg)},\n" for arg in slope.args)
-    return f'''import numpy as np
-
-import plica
-
-{as_comment(wrong)}
-SOURCE = """
-{text(slope.program)}
-"""
-
-
-def test_gradient() -> None:
-    inputs = [
-{arrays}    ]
+    body = f"""
     module = plica.grad(plica.from_text(SOURCE), {slope.chosen})
     expected = plica.interpret(module, *inputs)
     found = plica.compile(module, cache=False)(*inputs)
     pairs = [each if isinstance(each, tuple) else (each,) for each in (found, expected)]
     for one, two in zip(*pairs, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
-'''
+"""
+    return failing_test("gradient", wrong, {"SOURCE": slope.program}, {"inputs": slope.args}, body)
