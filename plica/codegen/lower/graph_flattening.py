@@ -2,9 +2,9 @@
 
 The result is a graph of operators over inputs and constants, with `If` for run-time decisions
 (several results of an `If` or an operator are selected by `Project`). Calls of kernels and externs
-stay calls, by name. It is built by running the program on symbols: functions and tuples are static
-values, tensors are nodes of the result. Purity makes this cheap: the same function of the same
-arguments is the same node.
+stay calls, by name. Every call is unfolded (`plica.rewrite.graph.unfold`): functions and tuples are
+static values, tensors are nodes of the result. Purity makes this cheap: the same function of the
+same arguments is the same node.
 
     before:  def twice(f, x): return f(f(x))
              def main(x): y = twice(lambda v: v + 1, x); return y * y
@@ -13,28 +13,21 @@ arguments is the same node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import attrs
 
 from plica.codegen.lower.supported import unsupported
-from plica.core import CompilerBug, Term, fold_into, free_vars, post_order, substitute
+from plica.core import CompilerBug, Term, fold_into, post_order
 from plica.core.collector import paused
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
-from plica.ir.graph.unique_binder import rename_apart
-from plica.ir.loop import Kernel, Lit, Scalar
-from plica.ir.op import find
+from plica.ir.loop import Kernel
 from plica.ir.passes import form
-from plica.ir.type import TensorType, TupleType, Type, dim, normal_dim, type_of
+from plica.ir.type import FuncType, TupleType, type_of
+from plica.rewrite.graph.unfold import Activation, Unfolder, Walk
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.late import lazy_imports
-
-with lazy_imports(__name__):
-    from plica.ir.type.size import solve, type_equations
-
-Value: TypeAlias = "ex.Expr | tuple[Value, ...] | ResolvedClosure"
 
 LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
@@ -72,8 +65,7 @@ def flatten_graph(of: Module) -> Module:
         hint = "Compile it, and look at exe.segments; or give the values that decide (--input)."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     with paused():
-        result = _Machine(of).call(function, [symbols(param) for param in function.params])
-    body = packed(result)
+        body = _Flattener(of, of.main).flat(function)
     outside = _called_outside(body, of.definitions())
     if body is function.body and len(of.names) == 1 + len(outside):
         return of
@@ -91,206 +83,90 @@ def _called_outside(body: ex.Expr, table: Mapping[Term, Definition]) -> dict[Def
     return found
 
 
-def symbols(value: ex.Expr) -> Value:
-    """A tensor, or the tuple of the components of an expression of tuple type."""
-    if isinstance(of := type_of(value), TupleType):
-        return tuple([symbols(ex.Project(value, i)) for i in range(len(of.items))])
-    return value
+def in_parts(value: ex.Expr) -> ex.Expr:
+    """A value of tuple type as the tuple of its components."""
+    if isinstance(value, ex.Tuple) or not isinstance(of := type_of(value), TupleType):
+        return value
+    return ex.Tuple(tuple([in_parts(ex.Project(value, i)) for i in range(len(of.items))]))
 
 
-def packed(value: Value) -> ex.Expr:
-    """The expression of a value."""
-    if isinstance(value, tuple):
-        return ex.Tuple(tuple([packed(item) for item in value]))
-    if isinstance(value, ResolvedClosure):
-        raise CompilerBug("A function is left where a tensor was expected.")
-    return value
+class _Flattener(Unfolder):
+    """Unfolds every call of a function, and lets nothing stand but operators and choices."""
 
+    def __init__(self, of: Module, main: ex.Var) -> None:
+        super().__init__(of)
+        self.main, self.made = main, 0
+        self.calls: dict[ex.Call, ex.Expr] = {}
 
-def tensors_of(of: Type | None, value: Value) -> Iterator[tuple[Type, ex.Expr]]:
-    """The tensors in an argument with the types that the parameter says of them."""
-    stack = [(of, value)]
-    while stack:
-        declared, part = stack.pop()
-        if isinstance(part, tuple):
-            if isinstance(declared, TupleType):
-                stack += reversed(list(zip(declared.items, part, strict=True)))
-        elif declared is not None and not isinstance(part, ResolvedClosure):
-            yield declared, part
+    def flat(self, function: ex.Function) -> ex.Expr:
+        """The body of the main function without lets, calls, closures and tuples inside."""
+        own = self.with_unique_binders(function)
+        self.count()
+        activation = Activation({}, {}, set(), renames=True)
+        self.bind(zip(own.params, map(in_parts, function.params), strict=True), activation)
+        return self.run(own.body, activation)
 
+    def shares(self, var: ex.Var, value: ex.Expr, activation: Activation) -> bool:
+        return True
 
-@attrs.frozen(eq=False)
-class ResolvedClosure:
-    """A function with the activation it was made in."""
+    def postpones(self, var: ex.Var, function: ex.Function) -> bool:
+        return True
 
-    function: ex.Function
-    scope: CallFrame | None
+    def captured(self, function: ex.Function) -> set[ex.Var]:
+        return set()  # closures hold values: nothing is named
 
+    def bind(
+        self, pairs: Iterable[tuple[ex.Var, ex.Expr]], activation: Activation
+    ) -> list[tuple[ex.Var, ex.Expr]]:
+        activation.results.update(pairs)
+        return []
 
-@attrs.frozen(eq=False)
-class CallFrame:
-    """One run of a function: what each node is worth, and what its dims are."""
-
-    outer: CallFrame | None
-    sizes: Mapping[Term, int | Scalar]
-    values: dict[Term, Value]
-
-
-BEGIN: Final = 0
-RESUME: Final = 1
-END: Final = 2
-Stack: TypeAlias = list[tuple[int, CallFrame, ex.Expr, Any]]
-"""Pending work on nodes: start one, continue when its parts are known, or finish it when its body
-is, with the frame and key."""
-
-
-class _Machine:
-    """A stack of nodes to visit, and of those to finish once their parts are known."""
-
-    def __init__(self, of: Module) -> None:
-        assert of.main is not None  # it was asked for
-        self.table, self.main = of.definitions(), of.main
-        self.globals: dict[Term, Value] = {}
-        self.calls: dict[object, Value] = {}
-        self.made = 0
-
-    def call(self, function: ex.Function, args: Sequence[Value]) -> Value:
-        """The result of the function on these arguments."""
-        outermost, root = self.enter(self.closure(function), args, outermost=True)
-        stack: Stack = [(BEGIN, outermost, root, None)]
-        while stack:
-            phase, scope, node, more = stack.pop()
-            if phase == BEGIN:
-                if node not in scope.values:
-                    self.begin(node, scope, stack)
-            elif phase == RESUME:
-                self.resume(node, scope, stack)
-            else:
-                inner, body, key = more
-                scope.values[node] = result = inner.values[body]
-                if key is not None:
-                    self.calls[key] = result
-        return outermost.values[root]
-
-    def begin(self, node: ex.Expr, scope: CallFrame, stack: Stack) -> None:
-        """Give a node its value, or go on with it once its parts have theirs."""
-        values = scope.values
+    def simplify(self, node: ex.Expr) -> ex.Expr:
         match node:
-            case ex.Const():
-                values[node] = node
-            case ex.Var():
-                values[node] = self.lookup(node, scope)
-            case ex.Function():
-                values[node] = ResolvedClosure(node, scope)
-            case ex.Let(_, value, _) | ex.Match(value, _, _):
-                stack.append((RESUME, scope, node, None))
-                stack.append((BEGIN, scope, value, None))
-            case ex.Call(callee, args, _):
-                stack.append((RESUME, scope, node, None))
-                stack.extend((BEGIN, scope, arg, None) for arg in args)
-                stack.append((BEGIN, scope, callee, None))
-            case ex.Apply() | ex.If() | ex.Tuple() | ex.Project():
-                stack.append((RESUME, scope, node, None))
-                for kid in node._children:
-                    if isinstance(kid, ex.Expr):
-                        stack.append((BEGIN, scope, kid, None))
+            case ex.Project(ex.Tuple(items), index):
+                return items[index]
+            case ex.Apply():
+                self.count()
+                return in_parts(node)
             case ex.Literal() | ex.Constructor():
                 raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
-
-    def resume(self, node: ex.Expr, scope: CallFrame, stack: Stack) -> None:
-        """Give a node whose parts have values its own, or go on once its body has one."""
-        values = scope.values
-        match node:
-            case ex.Let(var, value, body):
-                values[var] = values[value]
-                stack.append((END, scope, node, (scope, body, None)))
-                stack.append((BEGIN, scope, body, None))
-            case ex.Match(value, clauses, _):
-                body = clauses[0].body
-                _bind(clauses[0].pattern, values[value], values)
-                stack.append((END, scope, node, (scope, body, None)))
-                stack.append((BEGIN, scope, body, None))
-            case ex.Call(callee, args, _):
-                callee_value = values[callee]
-                given = tuple([values[arg] for arg in args])
-                key = (callee_value, given)
-                if key in self.calls:
-                    values[node] = self.calls[key]
-                elif isinstance(callee_value, ex.Var):  # a kernel or an extern stays a call
-                    self.count()
-                    call = ex.Call(callee_value, tuple([packed(each) for each in given]))
-                    values[node] = self.calls[key] = symbols(call)
-                elif isinstance(callee_value, ResolvedClosure):
-                    inner, body = self.enter(callee_value, given)
-                    stack.append((END, scope, node, (inner, body, key)))
-                    stack.append((BEGIN, inner, body, None))
-                else:
-                    raise CompilerBug(f"{callee!r} is called and is no function.")
             case _:
-                values[node] = self.finish(node, scope)
+                return node
 
-    def enter(
-        self, closure: ResolvedClosure, args: Sequence[Value], *, outermost: bool = False
-    ) -> tuple[CallFrame, ex.Expr]:
-        """A new activation, and the body to run in it; outer dims are unchanged."""
-        self.count()
-        function = closure.function
-        outer = closure.scope
-        sizes: Mapping[Term, int | Scalar] = {} if outer is None else outer.sizes
-        if function.dims:
-            rest = {term: n for term, n in sizes.items() if term not in function.dims}
-            pairs = zip(function.params, args, strict=True)
-            types = [
-                (of, type_of(tensor))
-                for param, arg in pairs
-                for of, tensor in tensors_of(param.type, arg)
-            ]
-            numbers = {term: n for term, n in rest.items() if isinstance(n, int)}
-            told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
-            own: dict[Term, Scalar] = dict(zip(function.dims, function.dims, strict=True))
-            own = own if outermost else {}
-            sizes = {**own, **_open(types, function.dims), **rest, **told}
-        values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
-        return CallFrame(outer, sizes, values), function.body
+    def choose(self, node: ex.If, condition: ex.Expr, activation: Activation) -> Walk:
+        then = yield node.then, activation
+        orelse = yield node.orelse, activation
+        return choose(condition, then, orelse)
 
-    def closure(self, function: ex.Function) -> ResolvedClosure:
-        """A function of the module, each variable of it bound once."""
-        return ResolvedClosure(rename_apart(function, self.table), None)
+    def select(self, node: ex.Match, value: ex.Expr, activation: Activation) -> Walk:
+        clause = node.clauses[0]
+        self._take(clause.pattern, value, activation)
+        return (yield clause.body, activation)
 
-    def lookup(self, var: ex.Var, scope: CallFrame) -> Value:
-        at: CallFrame | None = scope
-        while at is not None:
-            if var in at.values:
-                return at.values[var]
-            at = at.outer
-        if var not in self.globals:
-            if isinstance(defined := self.table.get(var), ex.Function):
-                self.globals[var] = self.closure(defined)
-            elif isinstance(defined, Kernel | Extern):
-                self.globals[var] = var
+    def _take(self, pattern: ex.Pattern, value: ex.Expr, activation: Activation) -> None:
+        match pattern:
+            case ex.PVar(var):
+                activation.results[var] = value
+            case ex.PTuple(items):
+                for at, item in enumerate(items):
+                    self._take(item, self.simplify(ex.Project(value, at)), activation)
+            case ex.PConstructor():
+                raise CompilerBug("A constructor pattern is left in a first-order program.")
+            case ex.PAny():
+                pass
+
+    def call(self, call: ex.Call) -> Walk:
+        if call not in self.calls:
+            self.count()
+            if (function := self.callee(call)) is None:  # a kernel or an extern stays a call
+                self.calls[call] = in_parts(call)
+            elif (entered := self.enter(call, function)) is None:
+                message = "A size inside a function does not follow from its arguments."
+                hint = "Let every dim stand alone on some axis of some parameter."
+                raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
             else:
-                raise CompilerBug(f"The variable {var.name} is not bound.")
-        return self.globals[var]
-
-    def finish(self, node: ex.Expr, scope: CallFrame) -> Value:
-        """A node whose parts are known."""
-        values = scope.values
-        match node:
-            case ex.Tuple(items):
-                return tuple([values[item] for item in items])
-            case ex.Project(value, index):
-                whole = values[value]
-                if not isinstance(whole, tuple):
-                    raise CompilerBug("A projection of what is no tuple is left.")
-                return whole[index]
-            case ex.If(condition, then, orelse):
-                return choose(packed(values[condition]), values[then], values[orelse])
-            case ex.Apply(op, args, attributes):
-                self.count()
-                known = attributes if not scope.sizes else _with_sizes(op, attributes, scope.sizes)
-                return symbols(ex.Apply(op, tuple([packed(values[arg]) for arg in args]), known))
-            case _:
-                raise CompilerBug(f"{node!r} has no meaning here.")
+                self.calls[call] = yield function.body, entered[0]
+        return self.calls[call]
 
     def count(self) -> None:
         self.made += 1
@@ -326,96 +202,39 @@ def _too_big(found: str) -> UnsupportedError:
     return UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
 
 
-def choose(condition: ex.Expr, then: Value, orelse: Value) -> Value:
+def choose(condition: ex.Expr, then: ex.Expr, orelse: ex.Expr) -> ex.Expr:
     """The result of an `If`; components equal in both branches are not selected."""
-    pairs: list[tuple[ex.Expr, ex.Expr]] = []
+    pairs: dict[tuple[ex.Expr, ex.Expr], None] = {}
     _differences(then, orelse, pairs)
-    if not (pairs := list(dict.fromkeys(pairs))):
+    if not pairs:
         return then
+    left, right = zip(*pairs, strict=True)
     if len(pairs) == 1:
-        chosen: list[ex.Expr] = [ex.If(condition, *pairs[0])]
+        chosen: list[ex.Expr] = [ex.If(condition, left[0], right[0])]
     else:
-        left, right = zip(*pairs, strict=True)
         whole = ex.If(condition, ex.Tuple(left), ex.Tuple(right))
         chosen = [ex.Project(whole, i) for i in range(len(pairs))]
     return _merged(then, orelse, dict(zip(pairs, chosen, strict=True)))
 
 
-def _differences(a: Value, b: Value, into: list[tuple[ex.Expr, ex.Expr]]) -> None:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        for x, y in zip(a, b, strict=True):
+def _differences(a: ex.Expr, b: ex.Expr, into: dict[tuple[ex.Expr, ex.Expr], None]) -> None:
+    if isinstance(a, ex.Tuple) and isinstance(b, ex.Tuple):
+        for x, y in zip(a.items, b.items, strict=True):
             _differences(x, y, into)
     elif a is not b:
-        if isinstance(a, ResolvedClosure) or isinstance(b, ResolvedClosure):
+        if any(isinstance(each, ex.Function) or _is_function(each) for each in (a, b)):
             message = "A function is chosen by an `if` at run time."
             hint = "Choose between the results instead of between the functions."
             raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
-        if not isinstance(a, ex.Expr) or not isinstance(b, ex.Expr):
-            raise CompilerBug("The branches of an `if` differ in type.")
-        into.append((a, b))
+        into[a, b] = None
 
 
-def _merged(a: Value, b: Value, chosen: Mapping[tuple[ex.Expr, ex.Expr], ex.Expr]) -> Value:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return tuple([_merged(x, y, chosen) for x, y in zip(a, b, strict=True)])
-    return a if a is b else chosen[a, b]  # type: ignore[index]  # no closure is left
+def _is_function(of: ex.Expr) -> bool:
+    return isinstance(of, ex.Var) and (of.type is None or isinstance(of.type, FuncType))
 
 
-def _bind(pattern: ex.Pattern, value: Value, values: dict[Term, Value]) -> None:
-    match pattern:
-        case ex.PAny():
-            pass
-        case ex.PVar(var):
-            values[var] = value
-        case ex.PTuple(items):
-            if not isinstance(value, tuple):
-                raise CompilerBug("A tuple pattern meets what is no tuple.")
-            for item, inside in zip(items, value, strict=True):
-                _bind(item, inside, values)
-        case ex.PConstructor():
-            raise CompilerBug("A constructor pattern is left in a first-order program.")
-
-
-def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term, Scalar]:
-    """The dims that stand alone where an argument has an open size."""
-    found: dict[Term, Scalar] = {}
-    stack = list(reversed(types))
-    while stack:
-        match stack.pop():
-            case TensorType(shape, _), TensorType(other, _) if len(shape) == len(other):
-                for dim, size in zip(shape, other, strict=True):
-                    if dim in dims:
-                        found.setdefault(dim, size)
-            case TupleType(left), TupleType(right):
-                stack += reversed(list(zip(left, right, strict=True)))
-            case _:
-                pass
-    return found
-
-
-def _with_sizes(name: str, attributes: ex.Attrs, sizes: Mapping[Term, int | Scalar]) -> ex.Attrs:
-    """The attributes of an operator with a number for every dim, in canonical form."""
-    if (record := find(name)) is None:
-        raise CompilerBug(f"The operator {name} left the registry during compilation.")
-    readers = {attribute.name: attribute.read for attribute in record.attributes}
-    found = []
-    for key, value in attributes:
-        number = _numbers(value, sizes)
-        found.append((key, value if number is value else readers[key](number)))
-    return tuple(found)
-
-
-def _numbers(value: Any, sizes: Mapping[Term, int | Scalar]) -> Any:
-    """An attribute's value with every dim known; values are trees, so recursion is fine."""
-    if isinstance(value, tuple):
-        items = tuple([_numbers(item, sizes) for item in value])
-        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-    if isinstance(value, Scalar) and not isinstance(value, Lit):
-        if not free_vars(value) <= sizes.keys():
-            message = "A size inside a function does not follow from its arguments."
-            hint = "Let every dim stand alone on some axis of some parameter."
-            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
-        terms: dict[Term, Term] = {d: dim(size) for d, size in sizes.items()}
-        known = substitute(value, terms)
-        return normal_dim(known)
-    return value
+def _merged(a: ex.Expr, b: ex.Expr, chosen: Mapping[tuple[ex.Expr, ex.Expr], ex.Expr]) -> ex.Expr:
+    if isinstance(a, ex.Tuple) and isinstance(b, ex.Tuple):
+        pairs = zip(a.items, b.items, strict=True)
+        return ex.Tuple(tuple([_merged(x, y, chosen) for x, y in pairs]))
+    return a if a is b else chosen[a, b]
