@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.cuda.open_product import product_launch, product_of
+from plica.codegen.cuda.open_product import digits, product_launch, product_of
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.index_narrowing import narrow_indices
 from plica.codegen.lower.loop_order import NEAR, replaced, stored
@@ -30,7 +30,7 @@ from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import MEANING, Each, Names, Stages, loads, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stages import pairs, stages
+from plica.ir.loop.stages import pairs, stages, with_element
 from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 
@@ -72,18 +72,11 @@ def _launches(of: Stages, names: Names, free: bool) -> list[st.Stmt]:
         if after is None:
             last = st.Store(fold.out, fold.axes, fold.value)
         else:
-            filled = _filled(after.value, after.reduced, fold.value)
+            filled = with_element(after.value, after.reduced, fold.value)
             assert epilogue is not None
             last = st.Store(epilogue.out, after.indices, filled)
         statements.append(by_elements(fold.axes, fold.out.shape, last, names))
     return statements
-
-
-def _filled(value: sc.Scalar, reduced: sc.Buffer, total: sc.Scalar) -> sc.Scalar:
-    def put(node: Term) -> Term:
-        return total if isinstance(node, sc.Load) and node.buffer is reduced else node
-
-    return map_bottom_up(put, value)
 
 
 def by_elements(
@@ -101,18 +94,8 @@ def at_digits(
     axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], place: sc.Scalar, body: st.Stmt
 ) -> st.Stmt:
     """A statement where each axis is its digit of a place."""
-    digits: list[tuple[sc.ScalarVar, sc.Scalar]] = []
-    rest = place
-    first = next((at for at, size in enumerate(shape) if known(size) != 1), 0)
-    for at in reversed(range(len(axes))):
-        size = shape[at]
-        if known(size) == 1:
-            digits.append((axes[at], sc.index(0)))
-            continue
-        by = size if known(size) else sc.Max(size, sc.index(1))  # of nothing there are no places
-        digits.append((axes[at], rest if at == first else rest % by))
-        rest = rest // by
-    for axis, digit in digits:
+    for axis, digit in digits(tuple(zip(axes, shape, strict=True)), place).items():
+        assert isinstance(axis, sc.ScalarVar)
         body = st.Bind(axis, digit, body)
     return body
 

@@ -15,8 +15,9 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.loop_order import StoredElement, stored
-from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import Each, Names, scalar as sc, statement as st
+from plica.core import Term, free_vars, substitute
+from plica.ir.loop import Each, Names, reductions, scalar as sc, statement as st
+from plica.ir.loop.stages import with_element
 from plica.ir.type import f32, known, product
 from plica.schedule.default.lane import is_row
 
@@ -51,7 +52,7 @@ def product_of(of: Each) -> OpenProduct | None:
         return None
     left, right = value.body.left, value.body.right
     terms = tuple(zip(value.axes, value.extents, strict=True))
-    if any(isinstance(node, sc.Reduce) for side in (left, right) for node in _nodes(side)):
+    if reductions(left) or reductions(right):
         return None
     sides = [free_vars(left), free_vars(right)]
     if any(free_vars(size) & {axis for axis, _ in terms} for _, size in terms):
@@ -67,19 +68,6 @@ def product_of(of: Each) -> OpenProduct | None:
         if not kind or (count is not None and count < FEW):
             return None
     return OpenProduct(of, terms, left, right, rows, columns, others)
-
-
-def _nodes(of: sc.Scalar) -> list[Term]:
-    terms: list[Term] = []
-    stack: list[Term] = [of]
-    seen: set[Term] = set()
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            terms.append(node)
-            stack += node._children
-    return terms
 
 
 def _count(axes: Axes) -> sc.Scalar:
@@ -103,7 +91,7 @@ class _TileWriter:
         rows, columns, _ = self.counts
         self.high, self.wide = ((scalar + (SIDE - 1)) // SIDE for scalar in (rows, columns))
         self.row, self.column, self.lot = (names.var(each) for each in ("row", "column", "lot"))
-        self.which: dict[Term, Term] = {axis: names.var("which") for axis, _ in of.others}
+        self.which: dict[Term, sc.ScalarVar] = {axis: names.var("which") for axis, _ in of.others}
         room = (sc.index(DEPTH), sc.index(ROOM))
         self.left = sc.Buffer(names.name("left"), room, sc.dtype_of(of.left), "shared")
         self.right = sc.Buffer(names.name("right"), room, sc.dtype_of(of.right), "shared")
@@ -132,11 +120,8 @@ class _TileWriter:
 
     def _placed(self, body: st.Stmt) -> st.Stmt:
         """A statement where it is known which tile of which product this is."""
-        for axis, digit in _digits(self.of.others, self.lot).items():
-            var = self.which[axis]
-            assert isinstance(var, sc.ScalarVar)
-            assert isinstance(digit, sc.Scalar)
-            body = st.Bind(var, digit, body)
+        for axis, digit in digits(self.of.others, self.lot).items():
+            body = st.Bind(self.which[axis], digit, body)
         tall, broad = (sc.Max(scalar, sc.index(1)) for scalar in (self.high, self.wide))
         rest = self.block // broad
         body = st.Bind(self.lot, rest // tall, body)
@@ -188,7 +173,7 @@ class _TileWriter:
         else:
             place, term = number % SIDE, number // SIDE
         at, k = begin[1] + place, depth + term
-        where = {**self.which, **_digits(begin[0], at), **_digits(self.of.terms, k)}
+        where = {**self.which, **digits(begin[0], at), **digits(self.of.terms, k)}
         inside = sc.And(sc.Lt(at, count), sc.Lt(k, self.counts[2]))
         value = sc.Select(inside, substitute(side, where), sc.Lit(0, into.dtype))
         store = st.Store(into, (term, place), value)
@@ -199,19 +184,14 @@ class _TileWriter:
         of, i, j = self.of, self.names.var("i"), self.names.var("j")
         row = self.row + self.thread // (SIDE // OWN) * OWN + i
         column = self.column + self.thread % (SIDE // OWN) * OWN + j
-        where = {**self.which, **_digits(of.rows, row), **_digits(of.columns, column)}
+        where = {**self.which, **digits(of.rows, row), **digits(of.columns, column)}
         where |= {axis: sc.index(0) for axis in of.fold.axes if axis not in where}
         total = sc.Load(self.own, (i, j))
-        indices, value = of.fold.axes, total
+        indices: tuple[sc.Scalar, ...] = of.fold.axes
+        value: sc.Scalar = total
         if self.after is not None:
-            reduced = self.after.reduced
-
-            def put(node: Term) -> Term:
-                return total if isinstance(node, sc.Load) and node.buffer is reduced else node
-
-            scalar = map_bottom_up(put, self.after.value)
-            assert isinstance(scalar, sc.Scalar)
-            indices, value = self.after.indices, scalar  # type: ignore[assignment]  # places
+            indices = self.after.indices
+            value = with_element(self.after.value, self.after.reduced, total)
         places = tuple([substitute(index, where) for index in indices])
         store = st.Store(self.out, places, substitute(value, where))
         inside = sc.And(sc.Lt(row, self.counts[0]), sc.Lt(column, self.counts[1]))
@@ -226,11 +206,15 @@ class _TileWriter:
         return body
 
 
-def _digits(axes: Axes, number: sc.Scalar) -> dict[Term, Term]:
-    """Where along some axes the place of a number is."""
-    found: dict[Term, Term] = {}
-    for at, (axis, size) in reversed(list(enumerate(axes))):
-        by = size if known(size) else sc.Max(size, sc.index(1))
-        found[axis] = number % by if at else number
+def digits(axes: Axes, number: sc.Scalar) -> dict[Term, sc.Scalar]:
+    """Where along some axes the place of a number is, the last axis first."""
+    found: dict[Term, sc.Scalar] = {}
+    first = next((axis for axis, size in axes if known(size) != 1), None)
+    for axis, size in reversed(axes):
+        if known(size) == 1:
+            found[axis] = sc.index(0)
+            continue
+        by = size if known(size) else sc.Max(size, sc.index(1))  # of nothing there are no places
+        found[axis] = number if axis is first else number % by
         number = number // by
     return found

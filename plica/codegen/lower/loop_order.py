@@ -25,6 +25,7 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import NOTHING, Branch, Each, For, Stmt, Store, loads, scalar as sc
 from plica.ir.loop.reduction import exposed
+from plica.ir.loop.stages import with_element
 from plica.ir.loop.statement import Bind, LoopKind
 from plica.ir.type import dim, known
 from plica.schedule.default.lane import is_row, nested
@@ -145,12 +146,7 @@ def last_store(
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
         terms = [substitute(term, turned) for term in terms]
-
-    def filled(node: Term) -> Term:
-        return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
-
-    whole = map_top_down(filled, terms[0])
-    return Store(out, tuple(terms[1:]), whole)
+    return Store(out, tuple(terms[1:]), with_element(terms[0], after.reduced, value))
 
 
 @frozen
