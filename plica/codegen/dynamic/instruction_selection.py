@@ -25,8 +25,9 @@ from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.exhaustiveness import show_pattern
 from plica.ir.graph.module import DataDef, Module
-from plica.ir.loop import Kernel, index
+from plica.ir.loop import Kernel
 from plica.ir.type import DataType, Type, type_of
+from plica.runtime.dynamic.artefact import Ending
 
 
 def select_instructions(
@@ -76,7 +77,7 @@ class _Whole:
     kernels: dict[str, tuple[int, Kernel, str]] = field(factory=dict)
     origins: dict[str, KernelOrigin] = field(factory=dict)
     lowered: dict[Kernel, LoweredKernel] = field(factory=dict)
-    failures: dict[dp.Failure, int] = field(factory=dict)
+    failures: dict[Ending, int] = field(factory=dict)
     made: int = 0
 
     @cached_property
@@ -114,7 +115,7 @@ class _Whole:
             made.add_cell(cell, thunks[cell], owned=False)
         return made
 
-    def failure(self, failure: dp.Failure) -> int:
+    def failure(self, failure: Ending) -> int:
         return self.failures.setdefault(failure, len(self.failures))
 
     def constant(self, of: ex.Const) -> int:
@@ -266,9 +267,7 @@ class _Body:
         number = self.whole.kernels.setdefault(made.digest, entry)[0]
         inputs = self.every(made.reads, steps)
         target = self.fresh()
-        scratch = tuple([index(size) for size in made.scratch])
-        output = dp.Size(target, index(made.bytes))
-        steps.append(dp.KernelCall(number, (), inputs, output, scratch, made.source))
+        steps.append(dp.KernelCall(number, inputs, target, made.bytes, made.scratch, made.source))
         return (target,)
 
     def branch(
@@ -292,9 +291,7 @@ class _Body:
             clauses.append(dp.SelectClause(tuple(taken), self.region(clause.body, tail=tail)))
         patterns = " or ".join([show_pattern(clause.pattern) for clause in node.clauses])
         message = "No clause of the match fits the value."
-        failure = self.whole.failure(
-            dp.Failure("match-failure", message, None, patterns or "nothing")
-        )
+        failure = self.whole.failure(Ending("match-failure", message, None, patterns or "nothing"))
         targets = () if tail else self.several(type_of(node))
         steps.append(dp.SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
         return targets

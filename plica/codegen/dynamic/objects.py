@@ -68,7 +68,7 @@ def emit_routines(lowered: DynamicLowered, job: Job) -> DynamicArtefact:
 
 def endings(program: DynamicProgram) -> tuple[Ending, ...]:
     """Why a program can end without a result, in the order of the codes."""
-    found = [Ending(e.code, e.message, e.node, e.expected) for e in program.failures]
+    found = [*program.failures]
     for launch in launches(program):
         message = f"An index that {launch.source} was given is outside the tensor it selects from."
         found.append(Ending("index-out-of-bounds", message, launch.source))

@@ -3,7 +3,7 @@
     Program ::= Program(routines, entry, kernels, constants, failures)
     Routine ::= Routine(name, params, registers, results, regions, cells)
     Region  ::= Region(steps, end)
-    Step    ::= KernelCall(kernel, dims, inputs, output) | Constant(target, number)
+    Step    ::= KernelCall(kernel, inputs, target) | Constant(target, number)
               | Build(target, tag, fields) | Invoke(routine, args, targets)
               | Choose(condition, then, orelse, targets) | Select(roots, tree, clauses, targets)
               | Open(cell) | Force(cell, thunk, targets)
@@ -21,8 +21,7 @@ first needed, if ever.
 
 Regions are numbered, so a routine nests as deep as the program does while this data stays flat.
 
->>> from plica.ir.loop import index
->>> RoutineRegion((KernelCall(0, (), (0, 0), Size(1, index(12)), (), "add"),), Yield((1,))).end
+>>> RoutineRegion((KernelCall(0, (0, 0), 1, 12, (), "add"),), Yield((1,))).end
 Yield(registers=(1,))
 """
 
@@ -36,32 +35,23 @@ from attrs import field, frozen
 from plica.codegen.dynamic.tree import Node
 from plica.codegen.program import KernelOrigin
 from plica.ir.graph.expression import Const
-from plica.ir.loop import Kernel, Scalar
+from plica.ir.loop import Kernel
+from plica.runtime.dynamic.artefact import Ending
 
 if TYPE_CHECKING:
     from plica.codegen.lower.passes import LoweredKernel
 
 
 @frozen
-class Size:
-    """A new tensor: its register, and how many bytes it has, a scalar over the dims at hand."""
-
-    target: int
-    bytes: Scalar
-
-
-@frozen
 class KernelCall:
-    """Run a kernel on tensors and on new memory; `dims` are the sizes a kernel asks for.
-
-    `scratch` are the bytes of memory that the kernel keeps to itself.
-    """
+    """Run a kernel on tensors, and on new memory of so many bytes, which is the `target` then;
+    `scratch` are the bytes of memory that the kernel keeps to itself."""
 
     kernel: int
-    dims: tuple[Scalar, ...]
     inputs: tuple[int, ...]
-    output: Size
-    scratch: tuple[Scalar, ...]
+    target: int
+    bytes: int
+    scratch: tuple[int, ...]
     source: str
 
 
@@ -256,16 +246,6 @@ class Routine:
 
 
 @frozen
-class Failure:
-    """Why a program can end without a result."""
-
-    code: str
-    message: str
-    node: str | None = None
-    expected: str | None = None
-
-
-@frozen
 class DynamicProgram:
     """Routines, and the kernels and constants they refer to."""
 
@@ -274,7 +254,7 @@ class DynamicProgram:
     kernels: tuple[Kernel, ...]
     names: tuple[str, ...]
     constants: tuple[Const, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[Ending, ...]
     origins: tuple[KernelOrigin | None, ...] = field(default=(), eq=False, repr=False)
     lowered: Mapping[Kernel, LoweredKernel] = field(factory=dict, eq=False, repr=False)
     """Scheduled kernels that were lowered already, to see whether they can be."""

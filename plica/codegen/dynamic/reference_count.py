@@ -71,7 +71,7 @@ class _Counting:
         for step in reversed(region.steps):
             match step:
                 case dp.KernelCall():
-                    self._made((step.output.target,), live, done)
+                    self._made((step.target,), live, done)
                     self._borrow(step.inputs, live, done)
                     done.append(step)
                 case dp.Constant():

@@ -64,7 +64,7 @@ def _ways(step: dp.Step) -> list[tuple[int, str]]:
 def _step(step: dp.Step, of: dp.Routine, program: dp.DynamicProgram) -> str:
     match step:
         case dp.KernelCall():
-            made = f"r{step.output.target}"
+            made = f"r{step.target}"
             return f"{made} = [{step.source}]({_list(step.inputs)})"
         case dp.Constant(target, number):
             return f"r{target} = constant {number}"

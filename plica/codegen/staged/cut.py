@@ -14,7 +14,8 @@ from plica.codegen.interface import size_text
 from plica.codegen.program_kind import is_ordering
 from plica.codegen.staged import host_part
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
-from plica.core import Name, free_vars
+from plica.core import Name, Task, free_vars, map_top_down
+from plica.core.task import run
 from plica.ir.graph import Defined, Definition, Module, expression as ex, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, TupleType, infer, type_of
@@ -116,7 +117,7 @@ class _BlockCutter:
     # --- what is demanded ------------------------------------------------------------------------
 
     def block(self) -> programs.StepBlock:
-        self._visit(self.root)
+        run(self._visit(self.root))
         last = self.demands[-1]
         wanted = _flat(self.plain[self.root])
         if self.pending and any(self._waits(expr) for expr in wanted):
@@ -125,57 +126,38 @@ class _BlockCutter:
         steps = self._steps()
         return programs.StepBlock(tuple(steps), tuple([self._register(expr) for expr in wanted]))
 
-    def _visit(self, root: ex.Expr) -> None:
+    def _visit(self, node: ex.Expr) -> Task[None]:
         """Give every expression below its form without what the host does."""
-        stack: list[tuple[ex.Expr, int]] = [(root, 0)]
-        while stack:
-            node, phase = stack.pop()
-            if node in self.plain:
-                continue
-            match node:
-                case ex.LetDim(_, value, body):
-                    if phase == 0:
-                        stack += [(node, 1), (value, 0)]
-                    elif phase == 1:
-                        self._measure(node)
-                        stack += [(node, 2), (body, 0)]
-                    else:
-                        self.plain[node] = self.plain[body]
-                case ex.Let(_, ex.Function(), ex.Call(_, args, _)) if node in self.whole.hosts:
-                    if phase == 0:
-                        stack.append((node, 1))
-                        stack += [
-                            (expr, 0) for expr in reversed((*args, *host_part.invariants(node)))
-                        ]
-                    else:
-                        self._repeat(node)
-                case ex.Let(var, value, body):
-                    if phase == 0:
-                        stack += [(node, 1), (value, 0)]
-                    elif phase == 1:
-                        self.plain[var] = self.plain[value]
-                        stack += [(node, 2), (body, 0)]
-                    else:
-                        self.plain[node] = self.plain[body]
-                case ex.If(condition) if self._is_of_host(node):
-                    if phase == 0:
-                        self.shared[node] = host_part.shared_by_sides(node, self.whole.hosts)
-                        stack += [(node, 1), (condition, 0)]
-                        stack += [(expr, 0) for expr in reversed(self.shared[node])]
-                    else:
-                        self._choose(node)
-                case ex.Apply(_, (x,), _) if is_ordering(node):
-                    if phase == 0:
-                        stack += [(node, 1), (x, 0)]
-                    else:
-                        self._order(node)
-                case _:
-                    kids = operands(node)
-                    if phase == 0 and kids:
-                        stack.append((node, 1))
-                        stack += [(child, 0) for child in reversed(kids)]
-                    else:
-                        self.plain[node] = _made(node, tuple([self.plain[child] for child in kids]))
+        if node in self.plain:
+            return
+        match node:
+            case ex.LetDim(_, value, body):
+                yield self._visit(value)
+                self._measure(node)
+                yield self._visit(body)
+                self.plain[node] = self.plain[body]
+            case ex.Let(_, ex.Function(), ex.Call(_, args, _)) if node in self.whole.hosts:
+                for part in (*args, *host_part.invariants(node)):
+                    yield self._visit(part)
+                self._repeat(node)
+            case ex.Let(var, value, body):
+                yield self._visit(value)
+                self.plain[var] = self.plain[value]
+                yield self._visit(body)
+                self.plain[node] = self.plain[body]
+            case ex.If(condition) if self._is_of_host(node):
+                self.shared[node] = host_part.shared_by_sides(node, self.whole.hosts)
+                for part in (*self.shared[node], condition):
+                    yield self._visit(part)
+                self._choose(node)
+            case ex.Apply(_, (x,), _) if is_ordering(node):
+                yield self._visit(x)
+                self._order(node)
+            case _:
+                kids = operands(node)
+                for child in kids:
+                    yield self._visit(child)
+                self.plain[node] = _made(node, tuple([self.plain[child] for child in kids]))
 
     def _is_of_host(self, node: ex.If) -> bool:
         whole = self.whole
@@ -245,7 +227,7 @@ class _BlockCutter:
         inside: dict[int, dict[ex.Expr, ex.Expr]] = {}
         for number, demand in enumerate(self.demands):
             for need in demand.needs:
-                self._place(need, number)
+                run(self._place(need, number))
             for need in demand.needs:
                 self._use(need, number, whole=True)
             if demand.event is not None:
@@ -262,22 +244,15 @@ class _BlockCutter:
                 steps.append(self._host_step(demand.event, given))
         return steps
 
-    def _place(self, root: ex.Expr, number: int) -> None:
+    def _place(self, node: ex.Expr, number: int) -> Task[None]:
         """Expressions belong to the first demand that needs them; those of branches to none."""
-        stack: list[tuple[ex.Expr, bool]] = [(root, False)]
-        while stack:
-            node, done = stack.pop()
-            if node in self.level or isinstance(node, ex.Var | ex.Const):
-                continue
-            kids = (node.condition,) if isinstance(node, ex.If) else operands(node)
-            if not done and kids:
-                stack.append((node, True))
-                stack += [(child, False) for child in reversed(kids)]
-                continue
-            first = number
-            if isinstance(node, ex.Project):  # a tuple is in no register, its items are
-                first = self.level.get(node.value, number)
-            self.level[node] = first
+        if node in self.level or isinstance(node, ex.Var | ex.Const):
+            return
+        for child in (node.condition,) if isinstance(node, ex.If) else operands(node):
+            yield self._place(child, number)
+        # A tuple is in no register, its items are.
+        of = node.value if isinstance(node, ex.Project) else node
+        self.level[node] = self.level.get(of, number)
 
     def _use(self, root: ex.Expr, number: int, whole: bool = False) -> None:
         """Note what an expression of this demand takes from earlier ones."""
@@ -332,7 +307,7 @@ class _BlockCutter:
         if not wanted:
             return prefixes
         shown = {expr: var for expr, var in self.kept.items() if var is not None}
-        outputs = [_with(expr, shown) for expr in wanted]
+        outputs = [map_top_down(lambda node: shown.get(node, node), expr) for expr in wanted]
         made = segment(outputs, self.whole.rest, self.whole.ranges)
         numbers = self.whole.registers
         inputs = [one if isinstance(one, str) else numbers[one] for one in made.operands]
@@ -344,8 +319,8 @@ class _BlockCutter:
             self.kept[expr] = var
             registers.append(self.whole.registers[var])
         self.whole.segments.append(made.module)
-        run = programs.RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))
-        return [*prefixes, run]
+        at = len(self.whole.segments) - 1
+        return [*prefixes, programs.RunSegment(at, tuple(inputs), tuple(registers))]
 
     def _prefix(self, node: ex.Expr, wanted: dict[ex.Expr, None]) -> programs.Step | None:
         """The step that takes what is wanted from the beginning of a register, if that is all of
@@ -447,20 +422,3 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
     if not isinstance(of, TensorType):
         raise host_part.refused("A result is no tensor.", str(of))
     return [node]
-
-
-def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:
-    """An expression in which what was computed before is the register it is in."""
-    memo: dict[ex.Expr, ex.Expr] = dict(shown)
-    stack: list[tuple[ex.Expr, bool]] = [(root, False)]
-    while stack:
-        node, done = stack.pop()
-        if node in memo:
-            continue
-        kids: Sequence[ex.Expr] = operands(node)
-        if kids and not done:
-            stack.append((node, True))
-            stack += [(child, False) for child in kids]
-        else:
-            memo[node] = with_operands(node, tuple([memo[child] for child in kids]))
-    return memo[root]

@@ -54,7 +54,7 @@ def _after(
             case KernelCall():
                 for each in step.inputs:
                     use(each)
-                own(step.output.target)
+                own(step.target)
             case Constant(target, _):
                 assert target in routine.immortal
             case Build(target, _, fields):

@@ -16,20 +16,11 @@ from plica.codegen.dynamic.tree import Leaf, Miss, Switch
 from plica.codegen.llvm.dynamic.convention import IN_REGISTERS, Folding, name_of, passed, word_at
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
 from plica.codegen.llvm.writer import LlvmWriter
-from plica.core import CompilerBug
-from plica.ir.loop.scalar import Scalar
-from plica.ir.type import known
 from plica.runtime.dynamic import state
 
 LONG: Final = 100  # from this many steps on, what counts objects is called instead of written out
 LONGER: Final = 600
 """From this many steps on, LLVM does not improve a routine: its kernels take the time."""
-
-
-def _size(of: Scalar) -> int:
-    if (found := known(of)) is None:
-        raise CompilerBug("A tensor of an open size came as far as native code.")
-    return found
 
 
 class RoutineEmitter:
@@ -218,8 +209,8 @@ class RoutineEmitter:
         for each in step.inputs:
             pointers.append(self.field(self.get(each), 0))
         kept = []
-        for number, size in enumerate((*step.scratch, step.output.bytes)):
-            whole, start = tensor_size(_size(size))
+        for number, size in enumerate((*step.scratch, step.bytes)):
+            whole, start = tensor_size(size)
             made = self.take(whole)
             elements = w.let(f"getelementptr i8, ptr {made}, i64 {start}")
             w.do(f"store ptr {elements}, ptr {word_at(w, made, 2)}, align 8")
@@ -227,7 +218,7 @@ class RoutineEmitter:
             if number < len(step.scratch):
                 kept.append(made)
             else:
-                self.put(step.output.target, made)
+                self.put(step.target, made)
         callee = self.folding.callees[step.kernel]
         listed = ", ".join([f"ptr {pointer}" for pointer in pointers])
         if callee.can_fail:
