@@ -141,7 +141,8 @@ class _Flattener(Unfolder):
     def select(self, node: ex.Match, value: ex.Expr, activation: Activation) -> Walk:
         clause = node.clauses[0]
         self._take(clause.pattern, value, activation)
-        return (yield clause.body, activation)
+        body: ex.Expr = yield clause.body, activation
+        return body
 
     def _take(self, pattern: ex.Pattern, value: ex.Expr, activation: Activation) -> None:
         match pattern:

@@ -14,7 +14,7 @@ from plica.codegen.interface import size_text
 from plica.codegen.program_kind import is_ordering
 from plica.codegen.staged import host_part
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
-from plica.core import Name, Task, free_vars, map_top_down
+from plica.core import Name, Task, Term, free_vars, map_top_down
 from plica.core.task import run
 from plica.ir.graph import Defined, Definition, Module, expression as ex, module
 from plica.ir.loop.scalar import ScalarVar
@@ -306,7 +306,7 @@ class _BlockCutter:
         prefixes = [step for expr in [*wanted] if (step := self._prefix(expr, wanted)) is not None]
         if not wanted:
             return prefixes
-        shown = {expr: var for expr, var in self.kept.items() if var is not None}
+        shown: dict[Term, Term] = {expr: var for expr, var in self.kept.items() if var is not None}
         outputs = [map_top_down(lambda node: shown.get(node, node), expr) for expr in wanted]
         made = segment(outputs, self.whole.rest, self.whole.ranges)
         numbers = self.whole.registers
