@@ -46,8 +46,7 @@ from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.precondition import all_of
 from plica.schedule.primitive.add_unit_loop import AddUnitLoop
 from plica.schedule.primitive.annotate import Annotate, Unannotate
-from plica.schedule.primitive.cache_read import CacheRead
-from plica.schedule.primitive.cache_write import CacheWrite
+from plica.schedule.primitive.cache import CacheRead, CacheWrite
 from plica.schedule.primitive.compute_inline import ComputeInline
 from plica.schedule.primitive.fuse import Fuse
 from plica.schedule.primitive.loop_kind import BindLoop, Parallel, Unroll, Vectorize

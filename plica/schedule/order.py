@@ -20,19 +20,20 @@ open loops preserves the order of accesses to its elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
 from plica.analysis.access import Access, accesses
 from plica.analysis.coverage import is_covered
-from plica.analysis.dependence import children, unblocked_statement
+from plica.analysis.dependence import children, conflicts, unblocked_statement
 from plica.analysis.enclosing import simple
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer
-from plica.analysis.site import Site
+from plica.analysis.site import Site, rebuilt, with_body
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop import Alloc, Block, Buffer, For, Scalar, ScalarVar, Stmt, index
+from plica.ir.loop import Alloc, Block, Buffer, For, Kernel, Scalar, ScalarVar, Stmt, index
+from plica.ir.loop.statement import allocated
 from plica.ir.type import dim_var, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.instruction import Scene
@@ -155,6 +156,29 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
         if not is_covered(first, reader, shared[-1]):
             return False
     return True
+
+
+def private(scene: Scene, site: Site[For]) -> tuple[Buffer, ...]:
+    """The buffers through which iterations of a loop meet, and need not: each can have its own."""
+    return tuple([buffer for buffer in conflicts(site.node) if is_own(scene, site, buffer)])
+
+
+def with_private(kernel: Kernel, site: Site[For], buffers: Collection[Buffer]) -> Kernel:
+    """The kernel with buffers allocated in each iteration of a loop.
+
+    t = alloc(Buffer[…])                        for i in range(n):
+    for i in range(n):                    -->       t = alloc(Buffer[…])
+        with block("t", …): t[…] = …                with block("t", …): t[…] = …
+        with block("y", …): y[…] = t[…] …           with block("y", …): y[…] = t[…] …
+    """
+    loop = site.node
+    body = allocated(loop.body, reversed([*buffers]))
+    new = For(loop.var, loop.extent, loop.kind, body, loop.annotations)
+    above = [
+        each for each in site.above
+        if not isinstance(each[0], Alloc) or each[0].buffer not in buffers
+    ]  # fmt: skip
+    return with_body(kernel, rebuilt(tuple(above), new))
 
 
 def is_only_inside(site: Site[For], buffer: Buffer) -> bool:

@@ -59,13 +59,9 @@ from plica.ir.loop import Buffer, ScalarVar
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import And, Scalar
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, Seq, Stmt, substatements
-from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.problem import Problem
-
-with lazy_imports(__name__):
-    from plica.schedule.privatisation import private
 
 
 def guarded(root: Stmt, condition: Scalar) -> Stmt:
@@ -277,16 +273,6 @@ def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
     expected = "iterations that do not meet in memory"
     found = f"they are not shown to be apart in {names}"
     return Problem("independent", f"the loop {site.node.var.name}", expected, found)
-
-
-def separable_iterations(scene: Scene, site: Site[For]) -> Problem | None:
-    """A loop whose iterations may run at once if each makes its private buffers itself.
-
-    The edit then is to be made on `with_private(kernel, site, private(kernel, site))`.
-    """
-    met = conflicts(site.node)
-    own = private(scene.kernel, site) if met else ()
-    return None if len(own) == len(met) else independent_iterations(scene, site)
 
 
 def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:

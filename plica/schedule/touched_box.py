@@ -148,9 +148,9 @@ def spans_of(
     for indices, box in zip(places, boxes, strict=True):
         mine: dict[ScalarVar, ValueSpan] = {}
         for at, term in enumerate(indices):
-            solved = _solved(term, ValueSpan(box.starts[at], box.extents[at]), context)
-            if solved is not None and solved[0] in block.vars:
-                mine.setdefault(*solved)
+            found_at = solved(term, ValueSpan(box.starts[at], box.extents[at]), context)
+            if found_at is not None and found_at[0] in block.vars:
+                mine.setdefault(*found_at)
         if found is not None:
             old, new = found, mine
             mine = {  # a value that either place needs
@@ -177,7 +177,7 @@ def _around(a: ValueSpan, b: ValueSpan, buffer: Buffer, context: Context) -> Val
     return ValueSpan(both.starts[0], both.extents[0])
 
 
-def _solved(term: Scalar, span: ValueSpan, context: Context) -> tuple[ScalarVar, ValueSpan] | None:
+def solved(term: Scalar, span: ValueSpan, context: Context) -> tuple[ScalarVar, ValueSpan] | None:
     """The variable an index depends on, and its values where the index is in a span."""
     while not isinstance(term, ScalarVar):
         match term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from plica.analysis.dependence import conflicts
 from plica.analysis.site import distinct, map_of
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Lit, Scalar, index
@@ -11,8 +12,8 @@ from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Stmt, Store, b
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
 from plica.schedule.instruction import Scene
-from plica.schedule.precondition import independent_iterations, separable_iterations
-from plica.schedule.privatisation import private, with_private
+from plica.schedule.order import private, with_private
+from plica.schedule.precondition import independent_iterations
 
 o, i, j, k, v, w, r = (axis(name) for name in "oijkvwr")
 x, y, t = buffer("x", (14,), f32), buffer("y", (12,), f32), buffer("t", (14,), f32)
@@ -34,7 +35,7 @@ def kernel(stmt: Stmt, *, made: bool = True) -> Kernel:
 
 
 def found(of: Kernel) -> list[str]:
-    return [str(each.name) for each in private(of, map_of(of).loops[o])]
+    return [str(each.name) for each in private(Scene(of, {}), map_of(of).loops[o])]
 
 
 def test_a_window_that_each_iteration_computes_is_private() -> None:
@@ -42,8 +43,8 @@ def test_a_window_that_each_iteration_computes_is_private() -> None:
     site = map_of(of).loops[o]
     here = Scene(of, {})
     assert independent_iterations(here, site) is not None
-    assert separable_iterations(here, site) is None
-    own = with_private(of, site, private(of, site))
+    assert private(here, site) == conflicts(site.node)
+    own = with_private(of, site, private(here, site))
     data = np.arange(14, dtype=np.float32)
     (before,), (after,) = run_kernel(of, [data]), run_kernel(own, [data])
     np.testing.assert_array_equal(before, after)

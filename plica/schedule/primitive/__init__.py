@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.add_unit_loop import add_unit_loop
     from plica.schedule.primitive.annotate import annotate, unannotate
     from plica.schedule.primitive.blockize import blockize
+    from plica.schedule.primitive.cache import cache_read, cache_write
     from plica.schedule.primitive.cache_inplace import cache_inplace
-    from plica.schedule.primitive.cache_read import cache_read
-    from plica.schedule.primitive.cache_write import cache_write
-    from plica.schedule.primitive.compute_at import compute_at
+    from plica.schedule.primitive.compute_at import compute_at, reverse_compute_at
     from plica.schedule.primitive.compute_inline import compute_inline
+    from plica.schedule.primitive.copy_at import read_at, write_at
     from plica.schedule.primitive.decompose_padding import decompose_padding
     from plica.schedule.primitive.decompose_reduction import decompose_reduction
     from plica.schedule.primitive.enter_postproc import enter_postproc
@@ -49,11 +49,9 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.pad_einsum import pad_einsum
     from plica.schedule.primitive.pad_fold import pad_fold
     from plica.schedule.primitive.peel_init import peel_init
-    from plica.schedule.primitive.read_at import read_at
     from plica.schedule.primitive.reindex import reindex
     from plica.schedule.primitive.reorder import reorder
     from plica.schedule.primitive.reorder_block_iter_var import reorder_block_iter_var
-    from plica.schedule.primitive.reverse_compute_at import reverse_compute_at
     from plica.schedule.primitive.reverse_compute_inline import reverse_compute_inline
     from plica.schedule.primitive.rfactor import rfactor
     from plica.schedule.primitive.sample import (
@@ -71,6 +69,5 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.transform_block_layout import transform_block_layout
     from plica.schedule.primitive.transform_layout import transform_layout
     from plica.schedule.primitive.transpose_tile import transpose_tile
-    from plica.schedule.primitive.write_at import write_at
 else:
     lazily(__name__)

@@ -39,7 +39,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import known_scope, only_loops
-from plica.schedule.primitive.cache_write import after_all
+from plica.schedule.primitive.cache import after_all
 from plica.schedule.problem import Problem
 from plica.schedule.touched_box import is_written, reached
 

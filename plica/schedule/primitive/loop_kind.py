@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.dependence import conflicts
 from plica.analysis.site import replace
 from plica.core import did_you_mean
 from plica.ir.contract import Contract, exact, reassociates
@@ -12,9 +13,8 @@ from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads
-from plica.schedule.order import reduces_floats
-from plica.schedule.precondition import independent_iterations, separable_iterations, serial
-from plica.schedule.privatisation import private, with_private
+from plica.schedule.order import private, reduces_floats, with_private
+from plica.schedule.precondition import independent_iterations, serial
 from plica.schedule.problem import Problem
 
 WORDS = (*THREADS, "virtual")
@@ -124,11 +124,14 @@ class Parallel(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.loop(self.loop)
-        return serial(site.node) or separable_iterations(scene, site)
+        if (problem := serial(site.node)) is not None:
+            return problem
+        meets = private(scene, site) != conflicts(site.node)
+        return independent_iterations(scene, site) if meets else None
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)
-        kernel = with_private(scene.kernel, site, private(scene.kernel, site))
+        kernel = with_private(scene.kernel, site, private(scene, site))
         return _of_kind(Scene(kernel, scene.outputs), self.loop, "parallel")
 
 

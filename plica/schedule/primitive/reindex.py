@@ -49,8 +49,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import bindings_of, known_scope, only_loops
-from plica.schedule.primitive.cache_read import after_writer
-from plica.schedule.primitive.cache_write import after_all
+from plica.schedule.primitive.cache import after_all, after_writer
 from plica.schedule.primitive.transform_layout import buffer_of, unfit
 from plica.schedule.problem import Problem
 from plica.schedule.touched_box import at_values, is_filled, is_written, reached, stays_inside

@@ -29,10 +29,9 @@ from plica.schedule.default.role import contraction_blocks, made_by, roles
 from plica.schedule.do import Body, do, trace_of
 from plica.schedule.handle import Handle
 from plica.schedule.hoist import hoist
-from plica.schedule.primitive.compute_at import ComputeAt
+from plica.schedule.primitive.compute_at import ComputeAt, ReverseComputeAt
 from plica.schedule.primitive.look_up import GetBlock, GetLoops
 from plica.schedule.primitive.loop_kind import Vectorize
-from plica.schedule.primitive.reverse_compute_at import ReverseComputeAt
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Step, Trace, renumbered
 from plica.search.sketch.heuristic import forms as thumb_forms

@@ -1,22 +1,4 @@
-"""read_at: stage a buffer that a block reads, inside a loop around it.
-
-    before                          after  read_at(i0, c, 0, "shared")
-    for i0 in range(n // 4):        for i0 in range(n // 4):
-        for i1 in range(4):             for ax in range(4):
-            with block("C", …):             with block("A_shared", v_1=i0 * 4 + ax):
-                C[v] = A[v] * 2                 A_shared[v_1] = A[v_1]
-                                        for i1 in range(4):
-                                            with block("C", …):
-                                                C[v] = A_shared[v] * 2
-
-This is `cache_read` for one block and `compute_at` in one step, so private memory of threads is
-never used outside their loops.
-
-Preconditions:
-
-- `loop-around`: the loop is around the block.
-- those of `cache_read`, and those of `compute_at` for the copy.
-"""
+"""Copies inside a loop: `cache_read` and `compute_at`, or their mirrors, in one step."""
 
 from __future__ import annotations
 
@@ -30,9 +12,8 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import unsafe_after
-from plica.schedule.move import BlockMove
-from plica.schedule.primitive.cache_read import CacheRead, StagedCopy
-from plica.schedule.primitive.compute_at import ComputeAt
+from plica.schedule.primitive.cache import CacheRead, CacheWrite, StagedCopy
+from plica.schedule.primitive.compute_at import BlockMove, ComputeAt, ReverseComputeAt
 from plica.schedule.problem import Problem
 
 COPY = Handle(-1, 0, "block")
@@ -80,7 +61,25 @@ class CopyAt(Instruction):
 @primitive("read_at")
 @frozen(eq=False)
 class ReadAt(CopyAt):
-    """A loop, a block inside it, and a buffer that it reads; gives the block that copies."""
+    """Stage a buffer that a block reads, inside a loop around it.
+
+        before                          after  read_at(i0, c, 0, "shared")
+        for i0 in range(n // 4):        for i0 in range(n // 4):
+            for i1 in range(4):             for ax in range(4):
+                with block("C", …):             with block("A_shared", v_1=i0 * 4 + ax):
+                    C[v] = A[v] * 2                 A_shared[v_1] = A[v_1]
+                                            for i1 in range(4):
+                                                with block("C", …):
+                                                    C[v] = A_shared[v] * 2
+
+    This is `cache_read` for one block and `compute_at` in one step, so private memory of threads is
+    never used outside their loops.
+
+    Preconditions:
+
+    - `loop-around`: the loop is around the block.
+    - those of `cache_read`, and those of `compute_at` for the copy.
+    """
 
     move = ComputeAt
 
@@ -109,3 +108,37 @@ def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:
 def read_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
     """Stages a block's reads of a buffer inside a loop; returns the copying block."""
     return ReadAt(loop, block, index, scope)
+
+
+@primitive("write_at")
+@frozen(eq=False)
+class WriteAt(CopyAt):
+    """Let a block write to a copy, which is copied out inside a loop around it.
+
+        before                          after  write_at(i0, c, 0, "local")
+        for i0 in range(n // 4):        for i0 in range(n // 4):
+            for i1 in range(4):             for i1 in range(4):
+                with block("C", …):             with block("C", …):
+                    C[v] = A[v] * 2                 C_local[v] = A[v] * 2
+                                            for ax in range(4):
+                                                with block("C_local", v_1=i0 * 4 + ax):
+                                                    C[v_1] = C_local[v_1]
+
+    This is `cache_write` and `reverse_compute_at` in one step, so private memory of threads is
+    never used outside their loops.
+
+    Preconditions:
+
+    - `loop-around`: the loop is around the block.
+    - those of `cache_write`, and those of `reverse_compute_at` for the copy.
+    """
+
+    move = ReverseComputeAt
+
+    def copied(self) -> StagedCopy:
+        return CacheWrite(self.block, self.index, self.scope)
+
+
+def write_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
+    """A block writes to a copy that is copied out inside a loop; gives the block that does that."""
+    return WriteAt(loop, block, index, scope)
