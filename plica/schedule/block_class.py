@@ -40,17 +40,15 @@ def complete_body(block: Block) -> Problem | None:
 
 @lru_cache(maxsize=2048)
 def _complete_body(block: Block) -> Problem | None:
-    where = f"the block {block.label}"
     for var, kind in zip(block.vars, block.kinds, strict=True):
         if kind != "spatial":
-            found = f"{var.name} is {kind}"
-            return Problem("spatial-only", where, "spatial variables only", found)
+            return Problem("spatial-only", block, "spatial variables only", f"{var.name} is {kind}")
     reads, writes = block_boxes(block)
     read = {each.buffer for each in reads}
     for write in writes:
         if write.buffer in read:
             found = f"it reads {write.buffer.name} too"
-            return Problem("no-self-read", where, "a block that does not read its output", found)
+            return Problem("no-self-read", block, "a block that does not read its output", found)
     return _waits(block) or _distinct(block)
 
 
@@ -66,14 +64,13 @@ def update_body(block: Block) -> Problem | None:
 
 @lru_cache(maxsize=2048)
 def _update_body(block: Block) -> Problem | None:
-    where = f"the block {block.label}"
     kinds = set(block.kinds)
     if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
         found = ", ".join(block.kinds) or "none"
-        return Problem("reduce-kinds", where, "spatial and reduce variables", found)
+        return Problem("reduce-kinds", block, "spatial and reduce variables", found)
     if reducer(block) is None:
         expected = "updates of the form y = y + e, with + * min max and the like"
-        return Problem("reducer", where, expected, "something else")
+        return Problem("reducer", block, expected, "something else")
     return _waits(block) or _same_element(block) or _distinct(block)
 
 
@@ -85,24 +82,23 @@ def scan_body(block: Block) -> Problem | None:
 
 @lru_cache(maxsize=2048)
 def _scan_body(block: Block) -> Problem | None:
-    where = f"the block {block.label}"
     kinds = set(block.kinds)
     if not kinds <= {"spatial", "scan"} or "scan" not in kinds:
         found = ", ".join(block.kinds) or "none"
-        return Problem("scan-kinds", where, "spatial and scan variables", found)
+        return Problem("scan-kinds", block, "spatial and scan variables", found)
     carried = carried_by(block)
     if not carried:
         expected = "an update y = y + e, and stores that read no more of what is stored than y"
-        return Problem("scanner", where, expected, "something else")
+        return Problem("scanner", block, expected, "something else")
     begun = [] if block.init is None else _stores(block.init)
     if begun is None or (begun and {(s.buffer, s.indices) for s in begun} != set(carried.items())):
-        return Problem("starts", where, "an init that stores each element it updates", "another")
+        return Problem("starts", block, "an init that stores each element it updates", "another")
     scanned = {var for var, kind in zip(block.vars, block.kinds, strict=True) if kind == "scan"}
     for buffer, place in carried.items():
         if any(not free_vars(each).isdisjoint(scanned) for each in place):
             expected = "one element for all values of the scan variables"
             found = f"an element of {buffer.name} that depends on them"
-            return Problem("same-element", where, expected, found)
+            return Problem("same-element", block, expected, found)
     return _waits(block) or _distinct(block, frozenset(carried))
 
 
@@ -110,8 +106,7 @@ def scan_begun(block: Block) -> Problem | None:
     """Why a block is no scan that begins what it carries itself."""
     problem = scan_body(block)
     if problem is None and block.init is None:
-        where = f"the block {block.label}"
-        return Problem("starts", where, "an init", "none")
+        return Problem("starts", block, "an init", "none")
     return problem
 
 
@@ -147,8 +142,7 @@ def _stores(of: Stmt) -> list[Store] | None:
 
 def _waits(block: Block) -> Problem | None:
     if any(isinstance(stmt, Barrier) for stmt in statements(block.body)):
-        where = f"the block {block.label}"
-        return Problem("no-barrier", where, "a block without barriers", "a barrier")
+        return Problem("no-barrier", block, "a block without barriers", "a barrier")
     return None
 
 
@@ -165,16 +159,15 @@ def _same_element(block: Block) -> Problem | None:
         if any(term is None or not free_vars(term).isdisjoint(reduce) for term in terms):
             expected = "one element for all values of the reduce variables"
             found = f"an element of {access.buffer.name} that depends on them, or on data"
-            return Problem("same-element", f"the block {block.label}", expected, found)
+            return Problem("same-element", block, expected, found)
     return None
 
 
 @lru_cache(maxsize=2048)
 def _begins(block: Block) -> Problem | None:
     """An init that initialises the updated elements without reading them."""
-    where = f"the block {block.label}"
     if block.init is None:
-        return Problem("starts", where, "an init", "none")
+        return Problem("starts", block, "an init", "none")
     init, body = block.init, block.body
     if isinstance(init, Store) and isinstance(body, Store):
         same = init.buffer is body.buffer and init.indices == body.indices
@@ -186,7 +179,7 @@ def _begins(block: Block) -> Problem | None:
         looks = not read.isdisjoint(each.buffer for each in boxes(body)[1])
     if same and not looks:
         return None
-    return Problem("starts", where, "an init that stores each element it updates", "another")
+    return Problem("starts", block, "an init that stores each element it updates", "another")
 
 
 def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
@@ -211,7 +204,7 @@ def _distinct(block: Block, carried: frozenset[Buffer] = frozenset()) -> Problem
             names = ", ".join(str(var.name) for var in lost)
             expected = "different elements for different spatial variables"
             found = f"an element of {box.buffer.name} does not tell {names}"
-            return Problem("distinct-writes", f"the block {block.label}", expected, found)
+            return Problem("distinct-writes", block, expected, found)
     return None
 
 

@@ -154,20 +154,19 @@ def _unsettled_input(
     writers: list[FlowStage],
     answers: Mapping[Name, Problem | None],
 ) -> Problem | None:
-    where = f"the block {reader.block.label}"
     if not writers:
         return None
     if len(writers) > 1:
         names = ", ".join(str(flow_stage.block.label) for flow_stage in writers)
-        return Problem("sole-writer", where, f"one writer of {buffer.name}", names)
+        return Problem("sole-writer", reader.block, f"one writer of {buffer.name}", names)
     (writer,) = writers
     label = writer.block.label
     if label not in answers:
         expected = f"{buffer.name} to be written before it is read"
-        return Problem("stage-pipeline", where, expected, f"{label} comes after")
+        return Problem("stage-pipeline", reader.block, expected, f"{label} comes after")
     if "scan" in writer.block.kinds and buffer in carried_by(writer.block):
         expected = f"results of {label}, not what it goes on from"
-        return Problem("finished", where, expected, str(buffer.name))
+        return Problem("finished", reader.block, expected, str(buffer.name))
     return answers[label] or steady(writer.block) or unfinished(writer, common(writer, reader))
 
 
@@ -177,7 +176,6 @@ def unfinished(writer: FlowStage, shared: tuple[For, ...]) -> Problem | None:
     block = writer.block
     if "reduce" not in block.kinds:
         return None
-    where = f"the block {block.label}"
     feeds: dict[str, set[ScalarVar]] = {"spatial": set(), "reduce": set()}
     around = {loop.var for loop in writer.loops}
     for kind, value in zip(block.kinds, block.bindings, strict=True):
@@ -187,7 +185,7 @@ def unfinished(writer: FlowStage, shared: tuple[For, ...]) -> Problem | None:
     if not feeds["reduce"].isdisjoint(outside):
         expected = "no loop of a reduction around its readers"
         names = ", ".join(str(loop.var.name) for loop in shared if loop.var in feeds["reduce"])
-        return Problem("finished", where, expected, names)
+        return Problem("finished", block, expected, names)
     loops = [(loop.var, loop.extent) for loop in inner]
     run = iteration_map(loops, block.bindings, block.extents, block.predicate)
     if not shared and run.bijective:
@@ -202,7 +200,7 @@ def unfinished(writer: FlowStage, shared: tuple[For, ...]) -> Problem | None:
             apart = False
     if not apart:
         expected = "all updates of an element in one iteration of the shared loops"
-        return Problem("finished", where, expected, "loops that are not shown to do so")
+        return Problem("finished", block, expected, "loops that are not shown to do so")
     return None
 
 
@@ -215,5 +213,5 @@ def users(kernel: Kernel, site: Site[Block], buffer: Buffer) -> Problem | None:
         for label, stage in stages(scope_of(kernel, around)).items():
             if label != stmt.label and buffer in stage.reads + stage.writes:
                 expected = f"{buffer.name} to be used in one scope"
-                return Problem("same-scope", f"the block {site.node.label}", expected, f"{label}")
+                return Problem("same-scope", site, expected, f"{label}")
     return None

@@ -93,8 +93,7 @@ def unsafe(scene: Scene) -> Problem | None:
         for buffer in conflicts(loop):
             if not is_own(scene, site, buffer):
                 expected = "iterations that do not meet in memory"
-                found = f"they may meet in {buffer.name}"
-                return Problem("independent", f"the loop {loop.var.name}", expected, found)
+                return Problem("independent", loop, expected, f"they may meet in {buffer.name}")
     return _launched_apart(scene.kernel)
 
 
@@ -134,7 +133,7 @@ def _launched_apart(kernel: st.Kernel) -> Problem | None:
             expected = f"memory that all threads reach, or one launch that uses {buffer.name}"
             found = f"the scope {buffer.scope}, used by {len(by)} parts of the kernel"
             hint = "Move the block into the launch in one step: read_at, write_at."
-            return Problem("handed-over", f"the buffer {buffer.name}", expected, found, hint)
+            return Problem("handed-over", buffer, expected, found, hint)
     return None
 
 
@@ -171,8 +170,7 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             if not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
-                where = f"the loop {loop.var.name}"
-                return Problem("independent", where, expected, found)
+                return Problem("independent", loop, expected, found)
     for inner in _loops_inside(loop.body):
         if inner.kind == loop.kind and loop.kind != "virtual":
             problem = _shares_out(scene, scene.map.loops[inner.var], loop)
@@ -206,10 +204,9 @@ def _ends(site: Site[For], root: Site[For], only: Buffer | None) -> Problem | No
             continue
         within = root if reach == "block" and loop.kind.startswith("threadIdx") else site
         if not is_only_inside(within, buffer):
-            where = f"the loop {within.node.var.name}"
             expected = f"nobody outside it to use {buffer.name}, which ends with its threads"
             hint = "Move what fills it into the loop first."
-            return Problem("handed-over", where, expected, f"the scope {buffer.scope}", hint)
+            return Problem("handed-over", within, expected, f"the scope {buffer.scope}", hint)
     return None
 
 
@@ -290,13 +287,13 @@ def _writes(part: Stmt, buffer: Buffer) -> bool:
 
 def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
     """A nested loop over the same threads: each does a part of the common work."""
-    loop, where = site.node, f"the loop {site.node.var.name}"
+    loop = site.node
     if not same_dim(loop.extent, around.extent):
         expected = f"the extent of {around.var.name}, which is bound to {loop.kind} around it"
-        return Problem("cooperative", where, expected, "another")
+        return Problem("cooperative", loop, expected, "another")
     if around.var in free_vars(loop):
         found = f"it depends on {around.var.name}"
-        return Problem("cooperative", where, "the same work for each thread", found)
+        return Problem("cooperative", loop, "the same work for each thread", found)
     outer = scene.map.loops[around.var]
     met = {*conflicts(loop)}
     for access in accesses(loop):
@@ -305,10 +302,10 @@ def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
             continue
         if scope(buffer.scope).reach != "block" or buffer in met:
             expected = "to write memory that the threads of a block share, each its own elements"
-            return Problem("cooperative", where, expected, f"it writes {buffer.name}")
+            return Problem("cooperative", loop, expected, f"it writes {buffer.name}")
         if not is_own(scene, outer, buffer):
             expected = f"a buffer that {around.var.name} fills before it reads it"
-            return Problem("cooperative", where, expected, f"{buffer.name}")
+            return Problem("cooperative", loop, expected, f"{buffer.name}")
     return None
 
 
@@ -336,7 +333,7 @@ def _handed_over(root: For, only: Buffer | None) -> Problem | None:
                 continue
             expected = f"memory that is shared along {tag}, since several loops use it"
             found = f"{buffer.name} in the scope {buffer.scope}"
-            return Problem("handed-over", f"the loop {root.var.name}", expected, found)
+            return Problem("handed-over", root, expected, found)
     return None
 
 
@@ -355,7 +352,7 @@ def _carried(scene: Scene, root: For, only: Buffer | None) -> Problem | None:
             if not _stays(scene, site, turns, buffer):
                 expected = f"memory that is shared along {site.node.kind}: {buffer.name} is not"
                 found = f"{buffer.name} in the scope {buffer.scope}, used in several iterations"
-                return Problem("handed-over", f"the loop {site.node.var.name}", expected, found)
+                return Problem("handed-over", site, expected, found)
     return None
 
 

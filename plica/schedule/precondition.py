@@ -99,18 +99,17 @@ def unguardable(loop: For) -> Problem | None:
     """A statement in a loop, outside blocks, that cannot carry a condition."""
     if (stmt := unblocked_statement(loop.body)) is None:
         return None
-    where, found = f"the loop {loop.var.name}", f"a {type(stmt).__name__} outside any block"
-    return Problem("blocks-only", where, "only loops and blocks inside", found)
+    found = f"a {type(stmt).__name__} outside any block"
+    return Problem("blocks-only", loop, "only loops and blocks inside", found)
 
 
 def plain_loop(loop: For) -> Problem | None:
     """A loop that runs its iterations in order, of which nothing else was said."""
-    where = f"the loop {loop.var.name}"
     if loop.kind != "serial":
-        return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
+        return Problem("plain-loop", loop, "a serial loop", f"a loop of the kind {loop.kind}")
     if loop.annotations:
         said = ", ".join(key for key, _ in loop.annotations)
-        return Problem("plain-loop", where, "a loop without annotations", said)
+        return Problem("plain-loop", loop, "a loop without annotations", said)
     return None
 
 
@@ -118,23 +117,21 @@ def serial(loop: For) -> Problem | None:
     """A loop that runs its iterations in order, whatever was said of it."""
     if loop.kind == "serial":
         return None
-    where = f"the loop {loop.var.name}"
-    return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
+    return Problem("plain-loop", loop, "a serial loop", f"a loop of the kind {loop.kind}")
 
 
 def rectangular(site: Site[Block]) -> Problem | None:
     """A block in loops whose extents do not depend on one another, and in nothing else."""
-    where = f"the block {site.node.label}"
     variables: set[ScalarVar] = set()
     for stmt in _around(site):
         if isinstance(stmt, For):
             if not free_vars(stmt.extent).isdisjoint(variables):
                 found = f"the extent of {stmt.var.name} depends on a loop around it"
-                return Problem("rectangular", where, "loops with extents of their own", found)
+                return Problem("rectangular", site, "loops with extents of their own", found)
             variables.add(stmt.var)
         elif not isinstance(stmt, Seq | Alloc):
             found = f"a {type(stmt).__name__}"
-            return Problem("rectangular", where, "nothing but loops around it", found)
+            return Problem("rectangular", site, "nothing but loops around it", found)
     return None
 
 
@@ -151,8 +148,8 @@ def injective(scene: Scene, site: Site[Block]) -> Problem | None:
         return problem
     if bindings_of(site).injective:
         return None
-    where, found = f"the block {site.node.label}", "bindings that are not shown to be such"
-    return Problem("injective", where, "bindings by which no instance runs twice", found)
+    found = "bindings that are not shown to be such"
+    return Problem("injective", site, "bindings by which no instance runs twice", found)
 
 
 def affine(scene: Scene, site: Site[Block]) -> Problem | None:
@@ -162,8 +159,7 @@ def affine(scene: Scene, site: Site[Block]) -> Problem | None:
     if bindings_of(site).bijective:
         return None
     expected = "bindings by which each instance runs exactly once"
-    found = "bindings that are not shown to be such"
-    return Problem("affine", f"the block {site.node.label}", expected, found)
+    return Problem("affine", site, expected, "bindings that are not shown to be such")
 
 
 def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
@@ -172,7 +168,7 @@ def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
         return None
     expected = "only loops and blocks in the scope"
     there = f"a {type(statement).__name__} outside any block"
-    return Problem("stage-pipeline", f"the block {site.node.label}", expected, there)
+    return Problem("stage-pipeline", site, expected, there)
 
 
 def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
@@ -183,8 +179,8 @@ def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
     mine = next(child for child in every if child.block is site.node)
     for other in every:
         if other is not mine and not set(other.writes).isdisjoint(mine.writes):
-            where, found = f"the block {site.node.label}", f"{other.block.label} writes it too"
-            return Problem("sole-writer", where, "the only writer of its buffer", found)
+            found = f"{other.block.label} writes it too"
+            return Problem("sole-writer", site, "the only writer of its buffer", found)
     return None
 
 
@@ -223,9 +219,9 @@ def _in_stages(scope: Stmt) -> Problem | None:
     for child in children(scope):
         for buffer in child.writes:
             if (reader := read_by.get(buffer)) is not None:
-                where, found = f"the block {child.block.label}", f"{reader.label} reads it before"
+                found = f"{reader.label} reads it before"
                 expected = f"{buffer.name} to be written before it is read"
-                return Problem("stage-pipeline", where, expected, found)
+                return Problem("stage-pipeline", child.block, expected, found)
         for buffer in child.reads:
             if buffer not in child.writes:
                 read_by.setdefault(buffer, child.block)
@@ -242,10 +238,9 @@ def covered(scene: Scene, site: Site[Block]) -> Problem | None:
         other = scene.map.blocks[child.block.label]
         shared = [loop for loop in other.loops if loop.var in mine]
         if shared and not is_covered(other, site, shared[-1]):
-            where = f"the block {site.node.label}"
             expected = f"what {child.block.label} wrote in the same iteration"
             found = "elements that are not shown to be among these"
-            return Problem("covered", where, expected, found)
+            return Problem("covered", site, expected, found)
     return None
 
 
@@ -253,8 +248,7 @@ def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
     """A buffer that is local to the kernel."""
     if buffer not in scene.kernel.params:
         return None
-    expected, found = "a buffer made inside the kernel", "a parameter"
-    return Problem("intermediate", f"the buffer {buffer.name}", expected, found)
+    return Problem("intermediate", buffer, "a buffer made inside the kernel", "a parameter")
 
 
 def known_scope(scope: str, where: str) -> Problem | None:
@@ -271,8 +265,7 @@ def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
         return None
     names = ", ".join(str(buffer.name) for buffer in met)
     expected = "iterations that do not meet in memory"
-    found = f"they are not shown to be apart in {names}"
-    return Problem("independent", f"the loop {site.node.var.name}", expected, found)
+    return Problem("independent", site, expected, f"they are not shown to be apart in {names}")
 
 
 def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
@@ -282,8 +275,8 @@ def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
         block = child.block
         for var, kind, value in zip(block.vars, block.kinds, block.bindings, strict=True):
             if kind != "spatial" and loop.var in free_vars(value):
-                where, found = f"the loop {loop.var.name}", f"{var.name} of {block.label} is {kind}"
-                return Problem("spatial-loop", where, "a loop of spatial variables only", found)
+                found = f"{var.name} of {block.label} is {kind}"
+                return Problem("spatial-loop", loop, "a loop of spatial variables only", found)
     return None
 
 

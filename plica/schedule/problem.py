@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.analysis.site import Site
+from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Block, For, Kernel, Stmt
 from plica.runtime.error import Diagnostic, Place, PlicaError
 from plica.runtime.late import lazy_imports
@@ -30,12 +31,27 @@ RenderLevel = Literal["detail", "fast", "none"]
 """How much of the kernel a refusal shows: all of it, the path to the place, nothing."""
 
 
+def _named(place: str | Site[For] | Site[Block] | For | Block | Buffer) -> str:
+    """A place in words: of a loop, a block or a buffer, its name."""
+    match place:
+        case Site(node):
+            return _named(node)
+        case For(var):
+            return f"the loop {var.name}"
+        case Block():
+            return f"the block {place.label}"
+        case Buffer(name):
+            return f"the buffer {name}"
+        case _:
+            return place
+
+
 @frozen
 class Problem:
     """A violated precondition: its stable name, the place, the expected and the actual state."""
 
     precondition: str
-    where: str
+    where: str = field(converter=_named)
     expected: str
     found: str
     suggestion: str | None = None

@@ -60,8 +60,7 @@ class Annotate(Instruction):
         where, said = notes_of(scene, self.target)
         if self.key not in KEYS:
             hint = did_you_mean(self.key, KEYS)
-            expected = f"one of {', '.join(KEYS)}"
-            return Problem("known-key", where, expected, repr(self.key), hint)
+            return Problem("known-key", where, f"one of {', '.join(KEYS)}", repr(self.key), hint)
         if type(self.value) is not KEYS[self.key]:
             return Problem("typed-value", where, KEYS[self.key].__name__, repr(self.value))
         if self.key in dict(said):

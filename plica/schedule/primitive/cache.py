@@ -96,7 +96,7 @@ class StagedCopy(Instruction):
             stage = every.get(block.label)
             if stage is None or buffer not in (stage.inputs if self.copies_out else stage.reads):
                 expected = f"a block of the same scope that reads {buffer.name}"
-                return buffer, Problem("consumers", f"the block {block.label}", expected, "another")
+                return buffer, Problem("consumers", block, expected, "another")
             flow_stages.append(stage)
         return buffer, flow_stages
 
@@ -158,16 +158,15 @@ class CacheRead(StagedCopy):
         buffer, readers = self.meant(scene)
         if isinstance(readers, Problem):
             return readers
-        where = f"the block {site.node.label}"
         writers = [stage for stage in stages(scope).values() if buffer in stage.writes]
         if len(writers) > 1 or any(flow_stage in readers for flow_stage in writers):
             names = ", ".join(str(flow_stage.block.label) for flow_stage in writers)
             expected = f"at most one writer of {buffer.name}, apart from its readers"
-            return Problem("sole-writer", where, expected, names)
+            return Problem("sole-writer", site, expected, names)
         if not writers:
             if not is_filled(scene.kernel, site, buffer):
                 expected = f"all of {buffer.name} to be written before it is copied"
-                return Problem("covered", where, expected, "that is not shown")
+                return Problem("covered", site, expected, "that is not shown")
             context = context_of(site.above[: depth_of(site.above, ())])
             box = reached(readers, buffer, (), context, written=False)
             return CopySpot(scope_edit.front_of(scope), (), box)
@@ -179,7 +178,7 @@ class CacheRead(StagedCopy):
         box = reached(readers, buffer, shared, context, written=False)
         if steady(writer.block) is not None or not is_written(writer, shared, box, context):
             expected = f"{writer.block.label} to write all of {buffer.name} that is copied"
-            return Problem("covered", where, expected, "that is not shown")
+            return Problem("covered", site, expected, "that is not shown")
         return CopySpot(place, shared, box)
 
 
@@ -187,19 +186,19 @@ def after_writer(
     writer: FlowStage, readers: list[FlowStage]
 ) -> scope_edit.InsertionPoint | Problem:
     """The one place after a writer and before all its readers."""
-    where = f"the block {writer.block.label}"
     hosts = set()
     for reader in readers:
         for (stmt, here), (other, there) in zip(writer.path, reader.path, strict=False):
             if stmt is not other or here > there:
-                return Problem("written-before", where, "its readers after it", "one before it")
+                found = "one before it"
+                return Problem("written-before", writer.block, "its readers after it", found)
             if here < there:
                 assert isinstance(stmt, Seq)
                 hosts.add((stmt, here + 1))
                 break
     if len(hosts) != 1:
         expected = "one place after it and before all its readers"
-        return Problem("written-before", where, expected, "readers at several depths")
+        return Problem("written-before", writer.block, expected, "readers at several depths")
     return scope_edit.InsertionPoint(*hosts.pop())
 
 
@@ -256,11 +255,10 @@ class CacheWrite(StagedCopy):
             return readers
         every = stages(scope)
         writer = every[site.node.label]
-        where = f"the block {site.node.label}"
         others = [flow_stage for flow_stage in every.values() if flow_stage is not writer]
         if rivals := [str(stage.block.label) for stage in others if buffer in stage.writes]:
             expected = f"the only writer of {buffer.name}"
-            return Problem("sole-writer", where, expected, ", ".join(rivals))
+            return Problem("sole-writer", site, expected, ", ".join(rivals))
         users = [flow_stage for flow_stage in others if buffer in flow_stage.reads]
         place = after_writer(writer, users) if users else after_all(writer)
         if isinstance(place, Problem):
@@ -270,7 +268,7 @@ class CacheWrite(StagedCopy):
         box = reached([writer], buffer, shared, context, written=True)
         if not is_written(writer, shared, box, context):
             expected = f"all of the box of {buffer.name} it writes to"
-            return Problem("covered", where, expected, "that is not shown")
+            return Problem("covered", site, expected, "that is not shown")
         return CopySpot(place, shared, box)
 
 

@@ -206,8 +206,7 @@ class ComputeAt(BlockMove):
                 return problem
         readers = [stage for stage in every if not set(mine.writes).isdisjoint(stage.inputs)]
         if not readers:
-            expected = "a block that reads what it writes"
-            return Problem("has-consumers", of.where, expected, "none")
+            return Problem("has-consumers", of.where, "a block that reads what it writes", "none")
         for reader in readers:
             if not is_under(reader, of.loop):
                 expected = f"all its readers in the loop {of.loop.var.name}"

@@ -58,13 +58,12 @@ class ComputeInline(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         kernel, site = scene.kernel, scene.block(self.block)
         block, scope = site.node, scope_of(scene.kernel, site)
-        where = f"the block {block.label}"
         problem = complete_body(block) or unsettled(scope, block.label)
         if problem is not None:
             return problem
         if plain_store(block) is None:
             expected = "one store whose indices are the block's variables, each once"
-            return Problem("plain-store", where, expected, "another body")
+            return Problem("plain-store", block, expected, "another body")
         assert isinstance(block.body, Store)
         buffer = block.body.buffer
         problem = intermediate(scene, buffer) or users(kernel, site, buffer)
@@ -75,17 +74,17 @@ class ComputeInline(Instruction):
         rivals = [str(e.block.label) for e in every if buffer in e.writes and e is not mine]
         if rivals:
             expected = f"the only writer of {buffer.name}"
-            return Problem("sole-writer", where, expected, ", ".join(rivals))
+            return Problem("sole-writer", block, expected, ", ".join(rivals))
         if not (readers := [flow_stage for flow_stage in every if buffer in flow_stage.reads]):
-            return Problem("has-consumers", where, f"a block that reads {buffer.name}", "none")
+            return Problem("has-consumers", block, f"a block that reads {buffer.name}", "none")
         if every.index(readers[0]) < every.index(mine):
             found = f"{readers[0].block.label} before it"
-            return Problem("written-before", where, "its readers after it", found)
+            return Problem("written-before", block, "its readers after it", found)
         bound = free_vars(block.body.value).difference(block.vars)
         for reader in readers:
             if not axes_of(reader.block).isdisjoint(bound):
                 expected = "axes of reductions with names of their own"
-                return Problem("names", f"the block {reader.block.label}", expected, "namesakes")
+                return Problem("names", reader.block, expected, "namesakes")
         if site.scope is not None:
             for reader in readers:
                 shared = common(mine, reader)
@@ -93,13 +92,13 @@ class ComputeInline(Instruction):
                 box = reached([reader], buffer, shared, context, written=False)
                 if not is_written(mine, shared, box, context):
                     expected = f"all of {buffer.name} that {reader.block.label} reads"
-                    return Problem("covered", where, expected, "that is not shown")
+                    return Problem("covered", block, expected, "that is not shown")
         left = inlined(scope, block.label)  # it may hold the allocation, which binds the buffer
         if buffer in free_vars(left) or any(
             _mentions(stage.block, buffer) for stage in stages(left).values()
         ):
             expected = f"readers that load single elements of {buffer.name}"
-            return Problem("element-reads", where, expected, "a region, or a load outside a block")
+            return Problem("element-reads", block, expected, "a region, or a load outside a block")
         return unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:

@@ -101,8 +101,7 @@ def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:
     found, site = scene.loop(loop).node, scene.block(block)
     if found in site.loops:
         return None
-    where, expected = f"the loop {found.var.name}", f"a loop around {site.node.label}"
-    return Problem("loop-around", where, expected, "one that is not")
+    return Problem("loop-around", found, f"a loop around {site.node.label}", "one that is not")
 
 
 def read_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:

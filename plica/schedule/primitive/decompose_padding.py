@@ -53,17 +53,16 @@ class DecomposePadding(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site, loop = scene.block(self.block), scene.loop(self.loop).node
-        where = f"the block {site.node.label}"
         if loop not in site.loops:
             found = f"the loop {loop.var.name} is not"
-            return Problem("around", where, "a loop around the block, in its scope", found)
+            return Problem("around", site, "a loop around the block, in its scope", found)
         for each in site.loops[site.loops.index(loop) :]:
             if each.kind in THREADS or each.kind == "virtual":
                 found = f"{each.var.name} is bound to {each.kind}"
-                return Problem("no-thread", where, "loops of one thread", found)
+                return Problem("no-thread", site, "loops of one thread", found)
         if padded(site.node) is None:
             expected = "a store of an element or a constant, by a condition on the variables"
-            return Problem("padding", where, expected, "something else")
+            return Problem("padding", site, expected, "something else")
         return complete(scene, site) or injective(scene, site) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:

@@ -75,14 +75,14 @@ class DecomposeReduction(Instruction):
 
     def alone(self, site: Site[Block], loop: For) -> Problem | None:
         """The problem if another statement in the loop would see the moved init."""
-        block, where = site.node, f"the block {site.node.label}"
+        block = site.node
         assert block.init is not None
         written = {access.buffer for access in accesses(loop) if access.written}
         begun = {access.buffer for access in accesses(block.init) if access.written}
         for access in accesses(block.init):
             if not access.written and access.buffer in written:
                 expected = f"an init that reads nothing which is written in {loop.var.name}"
-                return Problem("alone", where, expected, f"it reads {access.buffer.name}")
+                return Problem("alone", block, expected, f"it reads {access.buffer.name}")
         mine = next(each for each in children(loop.body) if each.block is block)
         for child in children(loop.body):
             touched = (*child.reads, *child.writes)
@@ -93,7 +93,7 @@ class DecomposeReduction(Instruction):
             if not later or not set(shared).isdisjoint(conflicts(loop)):
                 found = f"{child.block.label} uses {shared[0].name}"
                 expected = f"nobody else to use its elements in {loop.var.name} before"
-                return Problem("alone", where, expected, found)
+                return Problem("alone", block, expected, found)
         return None
 
     def edit(self, scene: Scene) -> Edited:

@@ -58,10 +58,9 @@ class GetBlock(LookUp):
         if not 0 <= self.number < len(blocks):
             expected, found = f"a block number {self.number}", f"{len(blocks)} blocks"
             return Problem("exists", "the kernel", expected, found)
-        found = role_of(blocks[self.number].node)
-        if found != self.role:
-            where = f"the block {blocks[self.number].node.label}"
-            return Problem("exists", where, f"a block of the role {self.role!r}", repr(found))
+        site = blocks[self.number]
+        if (found := role_of(site.node)) != self.role:
+            return Problem("exists", site, f"a block of the role {self.role!r}", repr(found))
         return None
 
     def found(self, scene: Scene) -> Iterable[Output]:
@@ -251,9 +250,8 @@ class ReaderLoop(LookUp):
             return around
         number = scene.number(self.number)
         if not 0 <= number < len(around):
-            where = f"the block {scene.block(self.block).node.label}"
             expected = f"a loop number {number} around its reader"
-            return Problem("loop-number", where, expected, f"{len(around)} loops")
+            return Problem("loop-number", scene.block(self.block), expected, f"{len(around)} loops")
         return None
 
     def found(self, scene: Scene) -> Iterable[Output]:
@@ -265,9 +263,8 @@ class ReaderLoop(LookUp):
 def loops_of_reader(scene: Scene, block: Handle) -> tuple[For, ...] | Problem:
     """The loops around the first reader of a block's output, outermost first."""
     if not (readers := _readers(scene, block)):
-        where = f"the block {scene.block(block).node.label}"
         expected = "a block of its scope that reads what it writes"
-        return Problem("has-consumers", where, expected, "none")
+        return Problem("has-consumers", scene.block(block), expected, "none")
     return scene.map.blocks[readers[0].label].loops
 
 

@@ -33,8 +33,7 @@ def _symbolic(of: For, hint: str | None = None) -> Problem | None:
     """A loop whose extent is no constant."""
     if known(of.extent) is not None:
         return None
-    where = f"the loop {of.var.name}"
-    return Problem("constant-extent", where, "a constant extent", "a symbolic one", hint)
+    return Problem("constant-extent", of, "a constant extent", "a symbolic one", hint)
 
 
 @primitive("unroll")
@@ -174,8 +173,8 @@ class BindLoop(Instruction):
         loop = scene.loop(self.loop).node
         if self.thread not in WORDS:
             hint = did_you_mean(self.thread, WORDS)
-            where, expected = f"the loop {loop.var.name}", f"one of {', '.join(WORDS)}"
-            return Problem("known-thread", where, expected, repr(self.thread), hint)
+            expected = f"one of {', '.join(WORDS)}"
+            return Problem("known-thread", loop, expected, repr(self.thread), hint)
         problem = serial(loop)
         if problem is not None or scene.late:
             return problem

@@ -50,23 +50,22 @@ class LoopPartition(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop).node
-        where = f"the loop {loop.var.name}"
         if (problem := plain_loop(loop)) is not None:
             return problem
         lengths = self.numbers(scene)
         positive = all(length is None or length > 0 for length in lengths)
         if len(lengths) < 2 or not positive or lengths.count(None) > 1:
             expected = "at least two positive lengths, one of which may be None"
-            return Problem("lengths", where, expected, str(lengths))
+            return Problem("lengths", loop, expected, str(lengths))
         extent, total = known(loop.extent), sum(length or 0 for length in lengths)
         if extent is None:
             if lengths[-1] is not None:
                 hint = "Leave the last length open: None."
-                return Problem("fits", where, "the extent", f"{lengths}", hint)
+                return Problem("fits", loop, "the extent", f"{lengths}", hint)
         elif total > extent or (None not in lengths and total != extent):
             expected = f"lengths that add up to {extent}"
             hint = "Leave one length open: None."
-            return Problem("fits", where, expected, f"{lengths}: {total}", hint)
+            return Problem("fits", loop, expected, f"{lengths}: {total}", hint)
         return unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:

@@ -81,20 +81,19 @@ class MergeLoops(Instruction):
             len(site.above) > common for site in sites
         ):
             common += 1
-        where = f"the loop {sites[1].node.var.name}"
         expected = "nests directly after one another, with only loops around the loops named"
         places = [site.above[common] for site in sites if len(site.above) > common]
         if len(places) < len(sites) or not isinstance(places[0][0], Seq):
-            return Problem("siblings", where, expected, "a loop inside another")
+            return Problem("siblings", sites[1], expected, "a loop inside another")
         for (a, before), (b, after) in pairwise(places):
             if a is not b or after != before + 1:
-                return Problem("siblings", where, expected, "another order")
+                return Problem("siblings", sites[1], expected, "another order")
         loops = []
         for site in sites:
             inside = [stmt for stmt, _ in site.above[common + 1 :]]
             nest = [stmt for stmt in inside if isinstance(stmt, For)]
             if len(nest) < len(inside):
-                return Problem("siblings", where, expected, "something else around it")
+                return Problem("siblings", sites[1], expected, "something else around it")
             loops.append((*nest, site.node))
         return Nests(sites[0].above[: common + 1], places[0][1], tuple(loops))
 
@@ -113,9 +112,8 @@ class MergeLoops(Instruction):
             span = tuple([loop.var for loop in nest])
             for buffer, way in ways(nest[0], span, shared).items():
                 if None in way or seen.setdefault(buffer, way) != way:
-                    where = f"the loop {nest[-1].var.name}"
                     expected = "nests that meet only in the same iteration"
-                    return Problem("independent", where, expected, f"they meet in {buffer.name}")
+                    return Problem("independent", nest[-1], expected, f"they meet in {buffer.name}")
         return None
 
     def edit(self, scene: Scene) -> Edited:

@@ -61,18 +61,18 @@ class NarrowSum(Instruction):
         block = scene.block(self.block).node
         if (problem := reduction_body(block) or starts_from_identity(block)) is not None:
             return problem
-        where, store = f"the block {block.label}", block.body
+        store = block.body
         assert isinstance(store, Store)
         if reducer(block) != "sum":
-            return Problem("reducer", where, "a sum", str(reducer(block)))
+            return Problem("reducer", block, "a sum", str(reducer(block)))
         if _narrowed(store) is None:
             expected = "terms that are casts of a narrower float"
-            return Problem("widened", where, expected, "other terms")
+            return Problem("widened", block, expected, "other terms")
         sizes = [known(size) for size, kind in zip(block.extents, block.kinds, strict=True)
                  if kind == "reduce"]  # fmt: skip
         if None in sizes or prod(size or 0 for size in sizes) > MAX_TERMS:
             expected = f"at most {MAX_TERMS} terms"
-            return Problem("few-terms", where, expected, " x ".join(map(str, sizes)))
+            return Problem("few-terms", block, expected, " x ".join(map(str, sizes)))
         return intermediate(scene, store.buffer) or _used_plainly(scene, block, store.buffer)
 
     def edit(self, scene: Scene) -> Edited:
@@ -125,16 +125,15 @@ def _is_narrower(one: DType, other: DType) -> bool:
 
 def _used_plainly(scene: Scene, block: Block, buffer: Buffer) -> Problem | None:
     """The problem of a buffer with other writers, or with region accesses."""
-    where = f"the buffer {buffer.name}"
     for site in scene.map.blocks.values():
         other = site.node
         if other is not block and any(
             access.written and access.buffer is buffer for access in accesses(other)
         ):
-            return Problem("sole-writer", where, "one writer", str(other.label))
+            return Problem("sole-writer", buffer, "one writer", str(other.label))
     for node in post_order(scene.kernel.body):
         if isinstance(node, Region) and node.buffer is buffer:
-            return Problem("plain-reads", where, "reads of single elements", "a region")
+            return Problem("plain-reads", buffer, "reads of single elements", "a region")
     assert buffer in free_vars(block)
     return None
 

@@ -50,15 +50,15 @@ class OverlapSplit(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.loop(self.loop)
-        loop, where = site.node, f"the loop {site.node.var.name}"
+        loop = site.node
         if (problem := plain_loop(loop)) is not None:
             return problem
         length, extent = scene.number(self.length), known(loop.extent)
         if extent is None or not 1 <= length <= extent:
             found = f"{length} and {loop.extent!r}"
-            return Problem("length", where, "at least 1, and no more than the extent", found)
+            return Problem("length", loop, "at least 1, and no more than the extent", found)
         if (inside := block_below(scene, site)) is None:
-            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+            return Problem("one-block", loop, "one block inside it, and nothing else", "another")
         return complete_body(inside.node) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:

@@ -76,18 +76,18 @@ class PadEinsum(Instruction):
 
     def trivial(self, site: Site[Block]) -> Problem | None:
         """The problem of loops that are not the block's variables."""
-        block, where = site.node, f"the block {site.node.label}"
+        block = site.node
         own = site.loops[-len(block.vars) :]
         chained = all(a.body is b for a, b in zip(own, [*own[1:], block], strict=True))
         each_one = {loop.var for loop in own} == set(block.bindings)
         if len(own) != len(block.vars) or not chained or not each_one:
             expected = "a loop of its own for each variable, nothing else inside them"
-            return Problem("trivial", where, expected, "other bindings or loops")
+            return Problem("trivial", block, expected, "other bindings or loops")
         sizes = dict(zip(block.bindings, block.extents, strict=True))
         for loop in own:
             if sizes[loop.var] is not loop.extent or block.predicate is not TRUE:
                 expected = "loops over the extents of its variables, and no predicate"
-                return Problem("trivial", where, expected, "others")
+                return Problem("trivial", block, expected, "others")
             if (problem := plain_loop(loop)) is not None:
                 return problem
         return None

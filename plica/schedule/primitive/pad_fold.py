@@ -50,14 +50,13 @@ class PadFold(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop)
-        where = f"the loop {loop.node.var.name}"
         if (problem := plain_loop(loop.node)) is not None:
             return problem
         if scene.number(self.multiple) < 1:
             found = str(scene.number(self.multiple))
-            return Problem("multiple", where, "a positive multiple", found)
+            return Problem("multiple", loop, "a positive multiple", found)
         if (site := block_below(scene, loop)) is None:
-            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+            return Problem("one-block", loop, "one block inside it, and nothing else", "another")
         return (
             reduction_body(site.node)
             or starts_from_identity(site.node)
@@ -89,30 +88,30 @@ class PadFold(Instruction):
 
 def starts_from_identity(block: Block) -> Problem | None:
     """The problem of a reduction that does not begin with the identity of its combiner."""
-    where, word = f"the block {block.label}", reducer(block)
+    word = reducer(block)
     if not isinstance(block.init, Store) or not isinstance(block.body, Store):
-        return Problem("single-store", where, "an init and an update of one store", "more")
+        return Problem("single-store", block, "an init and an update of one store", "more")
     if word not in MEANING:
-        return Problem("reducer", where, f"one of {', '.join(MEANING)}", str(word))
+        return Problem("reducer", block, f"one of {', '.join(MEANING)}", str(word))
     identity = MEANING[word][0](block.init.buffer.dtype)
     if block.init.value is not identity:
         expected = f"an init that stores the identity of {word}, {identity.value}"  # type: ignore[attr-defined]  # a literal
-        return Problem("identity", where, expected, "another value")
+        return Problem("identity", block, expected, "another value")
     return None
 
 
 def feeds_one_variable(site: Site[Block], loop: For) -> Problem | None:
     """The problem of a loop that is not, alone and as a whole, one reduce variable of a block."""
-    block, where = site.node, f"the loop {loop.var.name}"
+    block = site.node
     expected = "a loop that is one reduce variable, over its whole extent, and nothing else"
     fed = [at for at, binding in enumerate(block.bindings) if loop.var in free_vars(binding)]
     if len(fed) != 1 or block.bindings[fed[0]] is not loop.var or block.kinds[fed[0]] != "reduce":
-        return Problem("reduce-loop", where, expected, f"what it feeds of {block.label} is not")
+        return Problem("reduce-loop", block, expected, f"what it feeds of {block.label} is not")
     inner = [each.extent for each in site.loops]
     if block.extents[fed[0]] is not loop.extent or any(
         loop.var in free_vars(scalar) for scalar in (block.predicate, *inner)
     ):
-        return Problem("reduce-loop", where, expected, "a guard or another extent depends on it")
+        return Problem("reduce-loop", block, expected, "a guard or another extent depends on it")
     return None
 
 

@@ -63,8 +63,7 @@ class PeelInit(Instruction):
         """The problem of something else in the loop, which would run once less."""
         loop = scene.loop(self.loop)
         if (inside := block_below(scene, loop)) is None or inside.node is not site.node:
-            where = f"the loop {loop.node.var.name}"
-            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+            return Problem("one-block", loop, "one block inside it, and nothing else", "another")
         return None
 
     def edit(self, scene: Scene) -> Edited:
@@ -100,13 +99,11 @@ class PeelInit(Instruction):
 
 def _has_first_term(site: Site[Block], loop: For) -> Problem | None:
     """The problem of a fold whose first term is not available before the loop."""
-    where = f"the block {site.node.label}"
     if site.node.kinds.count("reduce") != 1:
         found = f"{site.node.kinds.count('reduce')} reduce variables"
-        return Problem("sole-reduction", where, "the loop as its only reduce variable", found)
+        return Problem("sole-reduction", site, "the loop as its only reduce variable", found)
     if not can_prove(Lt(index(0), loop.extent), EMPTY):
-        found = "an extent that may be 0"
-        return Problem("extent", f"the loop {loop.var.name}", "at least one term", found)
+        return Problem("extent", loop, "at least one term", "an extent that may be 0")
     return None
 
 

@@ -147,9 +147,8 @@ class Reindex(Instruction):
         """A map under which elements of the copy would stand for several of the buffer."""
         if self.map is None:
             return None
-        where = f"the block {block.label}"
         expected = "a map of which the results tell the variables of the access"
-        problem = Problem("injective", where, expected, "that is not shown")
+        problem = Problem("injective", block, expected, "that is not shown")
         if (shape := image_shape(self.map, block.extents)) is None:
             return problem
         loops = zip(self.map.vars, block.extents, strict=True)
@@ -160,18 +159,18 @@ class Reindex(Instruction):
         return problem if lost else None
 
     def _unwritable(self, site: Site[Block]) -> Problem | None:
-        block, where = site.node, f"the block {site.node.label}"
+        block = site.node
         if (problem := steady(block)) is not None:
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"
-            return Problem("affine", where, expected, "that is not shown")
+            return Problem("affine", block, expected, "that is not shown")
         if self.map is not None:
             kinds = dict(zip(self.map.vars, block.kinds, strict=True))
             for each in self.map.results:
                 if any(kinds.get(v) == "reduce" for v in free_vars(each)):  # type: ignore[call-overload]  # another variable is in no map
                     expected, found = "a map of spatial variables", "one of reduce variables"
-                    return Problem("spatial-only", where, expected, found)
+                    return Problem("spatial-only", block, expected, found)
         return None
 
     def _spot(self, scene: Scene, buffer: Buffer) -> scope_edit.InsertionPoint | Problem:
@@ -208,8 +207,8 @@ def _apart(writer: FlowStage, readers: list[FlowStage]) -> scope_edit.InsertionP
     if isinstance(place, scope_edit.InsertionPoint) and any(
         common(writer, reader) for reader in readers
     ):
-        where, found = f"the block {writer.block.label}", "a loop around both"
-        return Problem("written-before", where, "readers in loops of their own", found)
+        found = "a loop around both"
+        return Problem("written-before", writer.block, "readers in loops of their own", found)
     return place
 
 

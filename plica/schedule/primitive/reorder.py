@@ -56,9 +56,8 @@ class Reorder(Instruction):
         for loop in reversed(order):
             inside.add(loop.var)
             if not free_vars(loop.extent).isdisjoint(inside):
-                where = f"the loop {loop.var.name}"
                 found = "it depends on a loop that would stand inside"
-                return Problem("extents", where, "an extent known outside", found)
+                return Problem("extents", loop, "an extent known outside", found)
         return None if order == span else self.meets(scene, span, order)
 
     def meets(self, scene: Scene, span: list[For], order: list[For]) -> Problem | None:

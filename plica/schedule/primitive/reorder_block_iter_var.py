@@ -30,7 +30,7 @@ class ReorderBlockIterVar(Instruction):
         block = scene.block(self.block).node
         if sorted(self.order) != list(range(len(block.vars))):
             expected = f"each of 0 to {len(block.vars) - 1} once"
-            return Problem("permutation", f"the block {block.label}", expected, str(self.order))
+            return Problem("permutation", block, expected, str(self.order))
         return None
 
     def edit(self, scene: Scene) -> Edited:

@@ -66,12 +66,11 @@ class ReverseComputeInline(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
         block, scope = site.node, scope_of(scene.kernel, site)
-        where = f"the block {block.label}"
         problem = complete_body(block) or unsettled(scope, block.label)
         if problem is not None:
             return problem
         if block.init is not None or not isinstance(block.body, Store):
-            return Problem("one-store", where, "a body of one store", "another body")
+            return Problem("one-store", block, "a body of one store", "another body")
         every = list(stages(scope).values())
         mine = next(flow_stage for flow_stage in every if flow_stage.block is block)
         buffers = [b for b in mine.inputs if any(b in e.writes for e in every)]
@@ -79,15 +78,15 @@ class ReverseComputeInline(Instruction):
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"
-            return Problem("affine", where, expected, "that is not shown")
+            return Problem("affine", block, expected, "that is not shown")
         (buffer, producer), output = _read(mine, every), block.body.buffer
         for stage in every:
             if stage is not mine and output in stage.writes:
                 expected, found = f"the only writer of {output.name}", f"{stage.block.label} too"
-                return Problem("sole-writer", where, expected, found)
+                return Problem("sole-writer", block, expected, found)
             if output in stage.reads and every.index(stage) < every.index(mine):
                 found = f"{stage.block.label} does"
-                return Problem("unread-before", where, f"nobody to read {output.name}", found)
+                return Problem("unread-before", block, f"nobody to read {output.name}", found)
         return _fits(site, producer, buffer) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
@@ -111,11 +110,11 @@ def _between(
     scene: Scene, site: Site[Block], mine: FlowStage, every: list[FlowStage], made: list[Buffer]
 ) -> Problem | None:
     """The problem of the buffer between producer and block."""
-    block, where = mine.block, f"the block {mine.block.label}"
+    block = mine.block
     if not any(_loads(block, each) is not None for each in made):
         expected = "an input that it loads at its variables, each once"
         word = "plain-load" if made else "one-producer"
-        return Problem(word, where, expected, f"{len(made)} inputs made in the scope")
+        return Problem(word, block, expected, f"{len(made)} inputs made in the scope")
     buffer, producer = _read(mine, every)
     problem = intermediate(scene, buffer) or users(scene.kernel, site, buffer)
     if problem is not None:
@@ -123,7 +122,7 @@ def _between(
     for flow_stage in every:
         if flow_stage not in (mine, producer) and buffer in flow_stage.reads:
             expected, found = f"the only reader of {buffer.name}", f"{flow_stage.block.label} too"
-            return Problem("sole-reader", where, expected, found)
+            return Problem("sole-reader", block, expected, found)
     for other in made:
         if other is buffer:
             continue
@@ -131,7 +130,7 @@ def _between(
         late = every.index(writer) > every.index(producer)
         if late or writer is producer or common(writer, producer):
             expected = f"{other.name} to be made before {producer.block.label} runs"
-            return Problem("available", where, expected, f"{writer.block.label} makes it")
+            return Problem("available", block, expected, f"{writer.block.label} makes it")
     return None
 
 
@@ -161,35 +160,33 @@ def _loads(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
 def _fits(site: Site[Block], producer: FlowStage, buffer: Buffer) -> Problem | None:
     """Why a block cannot go into the producer of its input."""
     block, maker = site.node, producer.block
-    where = f"the block {maker.label}"
     assert isinstance(block.body, Store)
     copies = isinstance(block.body.value, Load)
     problem = steady(maker) if copies else complete_body(maker)
     if problem is not None:
         if not copies and steady(maker) is None:
             expected, found = "a complete block, or one that only copies", "a reduction"
-            return Problem("complete-producer", where, expected, found)
+            return Problem("complete-producer", maker, expected, found)
         return problem
     if any(None in access.starts for access in inside(maker) if access.buffer is buffer):
         expected = f"stores to elements of {buffer.name} that do not depend on data"
-        return Problem("element-writes", where, expected, "one that does")
+        return Problem("element-writes", maker, expected, "one that does")
     if not axes_of(block).isdisjoint(free_vars(maker.body).union(maker.vars)):
-        return Problem("names", where, "axes of reductions with names of their own", "namesakes")
+        return Problem("names", maker, "axes of reductions with names of their own", "namesakes")
     new = _taken_in(maker, block, buffer)
     if buffer in free_vars(new):
         expected = f"stores of single elements of {buffer.name}"
-        return Problem("element-writes", where, expected, "a region")
+        return Problem("element-writes", maker, expected, "a region")
     if new.predicate is not maker.predicate:
         for stmt in statements(maker.body):
             if isinstance(stmt, Store) and plain_writes(maker, stmt.indices) is None:
                 expected = f"stores to {buffer.name} at the block's variables"
-                return Problem("inside", where, expected, "other indices")
+                return Problem("inside", maker, expected, "other indices")
         if len(producer.writes) > 1:
-            return Problem("inside", where, "one output", f"{len(producer.writes)} outputs")
+            return Problem("inside", maker, "one output", f"{len(producer.writes)} outputs")
     box = whole(block, buffer, written=False)
     if not stays_inside(block, buffer) or not is_written(producer, (), box, EMPTY):
-        expected = f"all of {buffer.name} that is read"
-        return Problem("covered", where, expected, "that is not shown")
+        return Problem("covered", maker, f"all of {buffer.name} that is read", "that is not shown")
     return None
 
 

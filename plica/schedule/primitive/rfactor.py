@@ -63,11 +63,10 @@ class Rfactor(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop)
-        where = f"the loop {loop.node.var.name}"
         if (problem := plain_loop(loop.node)) is not None:
             return problem
         if (site := block_below(scene, loop)) is None:
-            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+            return Problem("one-block", loop, "one block inside it, and nothing else", "another")
         if (problem := reduction_body(site.node)) is not None:
             return problem
         return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
@@ -79,12 +78,11 @@ class Rfactor(Instruction):
         if not isinstance(block.init, Store) or not isinstance(store, Store):
             return Problem("single-store", where, "an init and an update of one store", "more")
         if reducer(block) not in MEANING:
-            found = str(reducer(block))
-            return Problem("reducer", where, f"one of {', '.join(MEANING)}", found)
+            return Problem("reducer", where, f"one of {', '.join(MEANING)}", str(reducer(block)))
         rank = len(store.buffer.shape)
         if not -rank - 1 <= self.axis <= rank:
             expected = f"an axis from {-rank - 1} to {rank}"
-            return Problem("axis", f"the buffer {store.buffer.name}", expected, str(self.axis))
+            return Problem("axis", store.buffer, expected, str(self.axis))
         if not begins_at_zero(site):
             expected = "reduce variables that follow from loops of their own, 0 where these are"
             return Problem("begins", where, expected, "bindings that are not shown to be such")
@@ -93,28 +91,27 @@ class Rfactor(Instruction):
             return Problem("reduce-loop", where, "a loop that feeds a reduce variable", found)
         if not free_vars(loop.extent) <= set(scene.kernel.dims):
             found = "its extent depends on something else"
-            return Problem("extents", f"the loop {loop.var.name}", "an extent by the dims", found)
+            return Problem("extents", loop, "an extent by the dims", found)
         return None
 
     def apart(self, scene: Scene, site: sites.Site[Block], loop: For) -> Problem | None:
         """The problem of loops that cannot be separated into two nests."""
-        where = f"the block {site.node.label}"
         reducing = {reduce_loop.var: reduce_loop for reduce_loop in reduce_loops(site)}
         chain = chain_of(site)
         for each in reducing.values():
             if each not in chain:
                 found = f"something else inside {each.var.name}"
-                return Problem("one-block", where, "to be all that its reduce loops run", found)
+                return Problem("one-block", site, "to be all that its reduce loops run", found)
             if each.kind in THREADS:
                 found = f"{each.var.name} is bound to {each.kind}"
-                return Problem("no-reduce-thread", where, "reduce loops that are no threads", found)
+                return Problem("no-reduce-thread", site, "reduce loops that are no threads", found)
         spatial = {each.var for each in site.loops} - reducing.keys()
         for condition in conjuncts(site.node.predicate):
             free = free_vars(condition)
             if not free.isdisjoint(reducing) and not free.isdisjoint(spatial):
                 found = "a condition on loops of both kinds"
                 expected = "conditions on spatial loops or on reduce loops"
-                return Problem("separate-predicate", where, expected, found)
+                return Problem("separate-predicate", site, expected, found)
         return None
 
     def edit(self, scene: Scene) -> Edited:

@@ -309,9 +309,8 @@ class SampleComputeLocation(Sampling):
         if isinstance(around := loops_of_reader(scene, self.block), Problem):
             return around
         if not self.places(scene):
-            where = f"the block {scene.block(self.block).node.label}"
             expected = "a loop of its reader at which it can be computed"
-            return Problem("places", where, expected, f"none of {len(around)}")
+            return Problem("places", scene.block(self.block), expected, f"none of {len(around)}")
         return None
 
     def decide(self, scene: Scene, random: Random) -> Decision:

@@ -46,8 +46,8 @@ class SetScope(Instruction):
         if not is_scope(self.scope):
             names = [scope.name for scope in scopes()]
             hint = did_you_mean(self.scope, names)
-            where, expected = f"the buffer {buffer.name}", f"one of {', '.join(names)}"
-            return Problem("known-scope", where, expected, repr(self.scope), hint)
+            expected = f"one of {', '.join(names)}"
+            return Problem("known-scope", buffer, expected, repr(self.scope), hint)
         if scene.late or not thread_loops(scene):
             return None
         after = Scene(scene.after(self).kernel, scene.outputs)
@@ -72,7 +72,7 @@ def written_by(scene: Scene, block: Handle, number: int) -> Buffer | Problem:
     if 0 <= number < len(child.writes):
         return child.writes[number]
     expected, found = f"a written buffer number {number}", f"{len(child.writes)} written buffers"
-    return Problem("written", f"the block {node.label}", expected, found)
+    return Problem("written", node, expected, found)
 
 
 def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:

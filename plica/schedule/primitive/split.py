@@ -49,7 +49,6 @@ class Split(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop).node
-        where = f"the loop {loop.var.name}"
         if (problem := plain_loop(loop)) is not None:
             return problem
         factors = self.numbers(scene)
@@ -57,12 +56,12 @@ class Split(Instruction):
         product = prod(factor for factor in factors if factor is not None)
         if len(factors) < 2 or not positive or factors.count(None) > 1 or product >= LARGEST:
             expected = "two or more positive factors of a product in range, one may be None"
-            return Problem("factors", where, expected, str(factors))
+            return Problem("factors", loop, expected, str(factors))
         extent = known(loop.extent)
         if None not in factors and (extent is None or product < extent):
             expected = f"factors whose product is at least {extent or 'the extent'}"
             hint = "Leave one factor open: None."
-            return Problem("covers", where, expected, f"{factors}: {product}", hint)
+            return Problem("covers", loop, expected, f"{factors}: {product}", hint)
         if not self.exact(loop, factors):
             return unguardable(loop)
         return None

@@ -49,14 +49,14 @@ class StorageAlign(Instruction):
             return buffer
         if (problem := intermediate(scene, buffer)) is not None:
             return problem
-        where, rank = f"the buffer {buffer.name}", len(buffer.shape)
+        rank = len(buffer.shape)
         if buffer.strides:
-            return Problem("row-major", where, "a buffer without strides", "strides")
+            return Problem("row-major", buffer, "a buffer without strides", "strides")
         if not -rank <= self.axis < rank:
-            return Problem("axis", where, f"an axis from {-rank} to {rank - 1}", str(self.axis))
+            return Problem("axis", buffer, f"an axis from {-rank} to {rank - 1}", str(self.axis))
         if not 0 <= self.offset < self.factor:
             expected, found = "0 <= offset < factor", f"{self.offset} and {self.factor}"
-            return Problem("alignment", where, expected, found)
+            return Problem("alignment", buffer, expected, found)
         return None
 
     def edit(self, scene: Scene) -> Edited:

@@ -97,20 +97,19 @@ def tensorize(target: Handle, intrinsic: str) -> Instruction:
 def _tensorized(
     kernel: Kernel, block: Block, above: Above, intrinsic: TensorIntrinsic
 ) -> Block | Problem:
-    where = f"the block {block.label}"
     if isinstance(meaning := described(intrinsic), str):
         expected = f"a meaning of {intrinsic.name} that is stores in loops"
-        return Problem("describable", where, expected, meaning)
+        return Problem("describable", block, expected, meaning)
     context = context_of((*above, (block, 0)))
     if isinstance(body := nests_of(block.body, context), str):
-        return Problem("match", where, f"stores in loops, as {intrinsic.name} means", body)
+        return Problem("match", block, f"stores in loops, as {intrinsic.name} means", body)
     init: Stmt | None = block.init
     if init is not None and len(meaning.nests) > len(body):
         if isinstance(whole := _from_the_start(block, init, body, context), str):
-            return Problem("match", where, f"the init that {intrinsic.name} means", whole)
+            return Problem("match", block, f"the init that {intrinsic.name} means", whole)
         body, init = whole, None
     if isinstance(found := matched(body, meaning), MatchFailure):
-        return Problem("match", where, found.expected, found.found)
+        return Problem("match", block, found.expected, found.found)
     for param in meaning.params:
         region = found.regions[param.name]
         for start, extent, size in zip(
@@ -119,7 +118,7 @@ def _tensorized(
             inside = can_prove(Le(index(0), start), context)
             if not inside or not can_prove(Le(start + extent, size), context):
                 expected = f"a region for {param.name} inside {region.buffer.name}"
-                return Problem("within", where, expected, "one that is not shown to be")
+                return Problem("within", block, expected, "one that is not shown to be")
     call = _invocation(intrinsic.name, found, tuple(param.name for param in meaning.params),
                        meaning.dims)  # fmt: skip
     plain = with_parts(block, body=call, init=init, reads=(), writes=())

@@ -131,14 +131,13 @@ class TransformLayout(Instruction):
 def buffer_of(scene: Scene, block: Handle, side: str, number: int) -> Buffer | Problem:
     """The buffer of that number that a block reads, or writes."""
     site = scene.block(block)
-    where = f"the block {site.node.label}"
     stage = stages(scope_of(scene.kernel, site))[site.node.label]
     if side not in ("read", "write"):
-        return Problem("side", where, "'read' or 'write'", repr(side))
+        return Problem("side", site, "'read' or 'write'", repr(side))
     mine = stage.inputs if side == "read" else stage.writes
     if not 0 <= number < len(mine):
         found = f"number {number} of {len(mine)}"
-        return Problem(f"{side}-index", where, f"the number of a buffer it {side}s", found)
+        return Problem(f"{side}-index", site, f"the number of a buffer it {side}s", found)
     return mine[number]
 
 

@@ -89,10 +89,9 @@ class TransposeTile(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
         rows, lanes = scene.loop(self.rows).node, scene.loop(self.lanes).node
-        where = f"the block {site.node.label}"
         if (nest := _nest(rows, lanes, site.node)) is None:
             expected = "a loop of rows around a loop of lanes around the block, and nothing else"
-            return Problem("tile", where, expected, f"{rows.var.name} and {lanes.var.name} are not")
+            return Problem("tile", site, expected, f"{rows.var.name} and {lanes.var.name} are not")
         for loop in nest:
             if (problem := plain_loop(loop)) is not None:
                 return problem
@@ -100,7 +99,7 @@ class TransposeTile(Instruction):
         count, width = sizes[0], sizes[-1]
         if count < LEAST_ROWS or width < LEAST_LANES or width & (width - 1) or not all(sizes):
             expected = f"at least {LEAST_ROWS} rows, and {LEAST_LANES} lanes, 8, 16 or more"
-            return Problem("square", where, expected, f"{rows.extent!r} and {lanes.extent!r}")
+            return Problem("square", site, expected, f"{rows.extent!r} and {lanes.extent!r}")
         problem = one_store(site.node) or _along(site, rows.var, lanes.var)
         return problem or _outside(site, rows.var, lanes.var) or unsafe_after(self, scene)
 
@@ -205,7 +204,7 @@ def one_store(block: Block) -> Problem | None:
         if all(load.buffer is not block.body.buffer for load in loads(block.body)):
             return None
     expected = "a store of one element, made of elements of other buffers"
-    return Problem("one-store", f"the block {block.label}", expected, "another statement")
+    return Problem("one-store", block, expected, "another statement")
 
 
 def _crossing(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> CrossingRead | None:
@@ -250,9 +249,8 @@ def _along(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | None
     ):
         indices = [simple(substitute(place, values), there) for place in places]
         if not _is_contiguous(indices, along) or other in free_vars(indices[-1]):
-            where = f"the block {block.label}"
             expected = f"neighbours along {along.name} in one element that it {what}"
-            return Problem("neighbours", where, expected, "elements elsewhere, or several")
+            return Problem("neighbours", block, expected, "elements elsewhere, or several")
     return None
 
 
@@ -267,7 +265,7 @@ def _outside(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | No
     for place, size in zip(read.load.indices, read.load.buffer.shape, strict=True):
         if not (shown(Le(index(0), place), there) and shown(Lt(place, size), there)):
             expected = f"an element of {read.load.buffer.name} that is there without a condition"
-            return Problem("in-bounds", f"the block {block.label}", expected, "it may be outside")
+            return Problem("in-bounds", block, expected, "it may be outside")
     return None
 
 
