@@ -10,7 +10,7 @@ An addition has a latency of several cycles, and a processor issues several per 
 of `J` elements that fills few vectors would leave most units idle, so `R` rows become one of `W`
 elements: they are contiguous, so this is a view of the same numbers. Long float sums go in runs of
 at most 32 rows, with f64 totals if there are many terms. Incomplete long rows and runs are padded
-with the identity. Only stages are built here; `plica.schedule.default.column_schedule` has their
+with the identity. Only stages are built here; `plica.schedule.default.fold_schedule` has their
 loops.
 
 >>> from plica.ir.loop.stage import stage
@@ -21,23 +21,49 @@ loops.
 >>> made = column_form(stages((x,), (total,)), Machine(512, 32))
 >>> [str(each.out.name) for each in made.stages]
 ['run', 'long', 'total', 'out']
+
+Columns in stages: rows that lie before a few columns, stage after stage (softmax, norms).
+
+    m[i, j]    = max over k of x[i, k, j]          for i:                x[i] stays in a near cache
+    e[i, k, j] = exp(x[i, k, j] - m[i, j])   -->       max of all columns
+    s[i, j]    = sum over k of e[i, k, j]              e, and its sum in all columns
+    y[i, k, j] = e[i, k, j] / s[i, j]                  y of all columns
+
+Columns too few for a vector are contiguous, so several rows are read as one, as above. Per-column
+values are repeated as often as there are such rows:
+then their vectors are read like those of a row. Terms behind the last row are the identity.
+
+>>> x = buffer("x", (4, 100, 3), f32)
+>>> top = stage("m", (4, 3), lambda i, j: reduce("max", (100,), lambda k: x[i, k, j]))
+>>> away = stage("y", (4, 100, 3), lambda i, k, j: x[i, k, j] - top[i, j])
+>>> whole = stages((x,), (top, away))
+>>> columns_of(whole).width, columns_of(whole).depth
+(3, 100)
+>>> [str(each.out.name) for each in column_chain_form(whole, Machine(512, 32)).stages]
+['long', 'total', 'again', 'out']
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import gcd, prod
-from typing import Final
+from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
 from plica.ir.loop import MEANING, Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import pairs, stages, with_element
 from plica.ir.type import DType, f32, f64, i32, i64, known
+from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import LONGEST, Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows
+from plica.schedule.default.row import is_cheap
+from plica.schedule.default.share import pays
+
+Axes: TypeAlias = Sequence[tuple[sc.ScalarVar, sc.Scalar]]
+"""Axes with their sizes."""
 
 VECTORS_IN_FLIGHT: Final = 8
 """The number of vectors that keep the adders busy: latency four, two per cycle."""
@@ -45,6 +71,9 @@ VECTORS_IN_FLIGHT: Final = 8
 STREAMED_ROWS: Final = 4  # rows that are read side by side where they are read as they lie
 WIDE_ROW_VECTORS: Final = 4  # a row of this many vectors has enough of them by itself
 MIN_VECTORS: Final = 16  # fewer vectors than this are summed in order
+MAX_COLUMNS: Final = 15  # more columns fill vectors by themselves, in kernels that cores share
+MIN_ROWS: Final = 32
+"""Two long rows of columns that are odd in number, at least, in the longest vectors."""
 
 
 @frozen(eq=False)
@@ -68,11 +97,6 @@ class ColumnReduction:
     def terms(self) -> int:
         """The total number of terms."""
         return prod([known(extent) or 0 for extent in self.body.extents])
-
-    @property
-    def rounds(self) -> bool:
-        """Whether sums round; integer sums are exact."""
-        return self.body.combiner == "sum" and sc.dtype_of(self.body).is_float
 
 
 def column_form(of: Stages, machine: Machine) -> Stages | None:
@@ -107,17 +131,9 @@ def _columns(of: Stages) -> ColumnReduction | None:
     if sc.dtype_of(body) not in (f32, f64, i32, i64):
         return None
     lane, width, depth = fold.axes[-1], known(fold.out.shape[-1]), known(body.extents[-1])
-    if (
-        not width
-        or not depth
-        or width == 1
-        or depth == 1
-        or not all(known(extent) for extent in body.extents)
-    ):
+    if not width or not depth or 1 in (width, depth) or not all(map(known, body.extents)):
         return None
-    if not is_row(body.body, lane):
-        return None
-    if not _same_places(fold, epilogue):
+    if not is_row(body.body, lane) or not _same_places(fold, epilogue):
         return None
     return ColumnReduction(fold, body, epilogue, lane, width, depth)
 
@@ -150,26 +166,20 @@ def rows_together(width: int, depth: int, lanes: int) -> int:
 def _lies_in_rows(of: ColumnReduction, whole: Stages) -> bool:
     """Whether all operands along the kept axis are contiguous with the last terms, as whole
     rows."""
-    term = of.body.axes[-1]
-    views = set()
-    for load in loads(of.body.body):
-        if free_vars(load).isdisjoint((of.lane, term)):
-            continue
+    term, every = of.body.axes[-1], loads(of.body.body)
+    moving = [load for load in every if not free_vars(load).isdisjoint((of.lane, term))]
+    views = {load.buffer for load in moving}
+    for load in moving:
         sizes = [known(size) for size in load.buffer.shape[-2:]]
         if load.indices[-2:] != (term, of.lane) or sizes != [of.depth, of.width]:
             return False
         if not all(free_vars(place).isdisjoint((of.lane, term)) for place in load.indices[:-2]):
             return False
-        views.add(load.buffer)
-    rest = () if of.epilogue is None else loads(of.epilogue.value)
+    others = [load for load in every if load not in moving]
+    others += [] if of.epilogue is None else loads(of.epilogue.value)
     return (
         views <= set(whole.inputs)
-        and not any(load.buffer in views for load in rest)
-        and all(
-            load.indices[-2:] == (term, of.lane)
-            for load in loads(of.body.body)
-            if load.buffer in views
-        )
+        and not any(load.buffer in views for load in others)
         and stands_in_loads(of.body.body, (term, of.lane))
     )
 
@@ -188,62 +198,77 @@ def stands_in_loads(of: sc.Scalar, variables: tuple[sc.ScalarVar, ...]) -> bool:
 
 def _formed(of: ColumnReduction, whole: Stages, rows: int, lanes: int, beside: int) -> Stages:
     """The stages: runs of long rows, their totals, these joined for each column, the result."""
-    names, dtype = Names(whole), sc.dtype_of(of.body)
-    wide = f64 if of.rounds and of.terms >= WIDE else dtype
-    others = _long_axes(of.body)
-    count = -(-of.depth // rows)
-    in_runs = of.rounds and prod(size for _, size in others) * count > ONE_RUN
-    runs = -(-count // ONE_RUN) if in_runs else 1
-    length = -(-count // (runs * beside))
-    group, h = names.var("b"), names.var("h")
-    row: sc.Scalar = group * length + h if runs > 1 else h
+    names, fold = Names(whole), of.fold
     row_of = _LongRow(of, whole, rows, lanes, names)
-    padded = runs * length * beside * rows > of.depth
-    several = [row_of.term(row * beside + n if beside > 1 else row, padded) for n in range(beside)]
-    value = halved(several, MEANING[of.body.combiner][1])
-    outer = [*others, *([(group, runs)] if runs > 1 else [])]
-    folds = Folds(of.body.combiner, names)
-    around, sizes = of.fold.axes[:-1], of.fold.out.shape[:-1]
-    axes, shape = (*around, *row_of.places), (*sizes, *map(sc.index, row_of.shape))
-    if in_runs and outer:
-        own, counts = tuple([axis for axis, _ in outer]), [sc.index(n) for _, n in outer]
-        part = folds.add("run", [(h, length)], value, (*around, *own, *row_of.places),
-                         (*sizes, *counts, *map(sc.index, row_of.shape)))  # fmt: skip
-        total = folds.add("long", outer, cast_to(part, wide), axes, shape)
-    else:
-        total = folds.add("long", [*others, (h, length)], value, axes, shape)
+
+    def term(row: sc.Scalar, padded: bool) -> sc.Scalar:
+        parts = [
+            row_of.term(row * beside + n if beside > 1 else row, padded) for n in range(beside)
+        ]
+        return halved(parts, MEANING[of.body.combiner][1])
+
+    folds = Folds(of.body, rows, of.depth, names, _long_axes(of.body), beside)
+    around = list(zip(fold.axes[:-1], fold.out.shape, strict=False))
+    long = folds.long(term, around, list(zip(row_of.places, row_of.sizes, strict=True)))
     if rows > 1:
-        r = names.var("r")
-        at = sc.Load(total.buffer, (*around, r * of.width + of.lane))
-        total = folds.add("total", [(r, rows)], cast_to(at, wide), of.fold.axes, of.fold.out.shape)
+        total = folds.joined(long, around, of.lane, of.width)
     else:
-        total = sc.Load(total.buffer, (*around, *row_of.digits(of.lane)))
-    return stages(row_of.inputs, (*folds.made, _result(of, cast_to(total, dtype), names)))
+        total = sc.Load(long.buffer, (*fold.axes[:-1], *row_of.digits(of.lane)))
+    result = _result(of, cast_to(total, sc.dtype_of(of.body)), names)
+    return stages(row_of.inputs, (*folds.made, result))
 
 
 @frozen(eq=False)
 class Folds:
-    """The folds of some stages under construction."""
+    """The stages of a fold of rows, several read as one, whose last axis has `depth` terms and
+    whose `others` have a number each; so many (long) rows are `beside` one another in a term."""
 
-    combiner: sc.Combiner
+    fold: sc.Reduce
+    rows: int
+    depth: int
     names: Names
+    others: Axes = ()
+    beside: int = 1
     made: list[Each] = field(factory=list)
 
-    def add(
-        self,
-        name: str,
-        over: Sequence[tuple[sc.ScalarVar, int]],
-        term: sc.Scalar,
-        axes: tuple[sc.ScalarVar, ...],
-        shape: tuple[sc.Scalar, ...],
-    ) -> sc.Load:
-        """An element of a new fold over axes of a given number of terms."""
-        counts = tuple([sc.index(count) for _, count in over])
-        body = sc.Reduce(self.combiner, tuple([axis for axis, _ in over]), counts, term)
-        self.made.append(
-            Each(sc.Buffer(self.names.name(name), shape, sc.dtype_of(term)), axes, body)
-        )
-        return sc.Load(self.made[-1].out, axes)
+    def add(self, name: str, over: Axes, term: sc.Scalar, at: Axes) -> sc.Load:
+        """An element of a new fold over axes."""
+        (terms, counts), (axes, shape) = zip(*over, strict=True), zip(*at, strict=True)
+        body = sc.Reduce(self.fold.combiner, terms, counts, term)
+        out = sc.Buffer(self.names.name(name), shape, sc.dtype_of(term))
+        self.made.append(Each(out, axes, body))
+        return sc.Load(out, axes)
+
+    def long(self, term: Callable[[sc.Scalar, bool], sc.Scalar], around: Axes, at: Axes) -> sc.Load:
+        """The folds of runs, and of these, `at` places of a long row: of the terms of each row,
+        which may be one behind the last."""
+        count, others = -(-self.depth // self.rows), prod([known(n) or 0 for _, n in self.others])
+        rounds = self.fold.combiner == "sum" and sc.dtype_of(self.fold).is_float
+        in_runs = rounds and others * count > ONE_RUN
+        runs = -(-count // ONE_RUN) if in_runs else 1
+        length = -(-count // (runs * self.beside))
+        group, h = self.names.var("b"), self.names.var("h")
+        padded = runs * length * self.beside * self.rows > self.depth
+        value = term(group * length + h if runs > 1 else h, padded)
+        outer, inner = [*self.others], [(h, sc.index(length))]
+        outer += [(group, sc.index(runs))] if runs > 1 else []
+        if not in_runs or not outer:
+            return self.add("long", [*self.others, *inner], value, [*around, *at])
+        part = self.wide(self.add("run", inner, value, [*around, *outer, *at]))
+        return self.add("long", outer, part, [*around, *at])
+
+    def wide(self, part: sc.Scalar) -> sc.Scalar:
+        """A part as totals have it: those of many floats are in f64."""
+        dtype, terms = sc.dtype_of(self.fold), prod([known(n) or 0 for _, n in self.others])
+        rounds = self.fold.combiner == "sum" and dtype.is_float
+        return cast_to(part, f64 if rounds and terms * self.depth >= WIDE else dtype)
+
+    def joined(self, long: sc.Load, around: Axes, column: sc.ScalarVar, width: int) -> sc.Load:
+        """The fold of the parts that a long row has of each column."""
+        r = self.names.var("r")
+        part = sc.Load(long.buffer, (*[axis for axis, _ in around], r * width + column))
+        at = [*around, (column, sc.index(width))]
+        return self.add("total", [(r, sc.index(self.rows))], self.wide(part), at)
 
 
 class _LongRow:
@@ -261,6 +286,7 @@ class _LongRow:
         self.width = rows * of.width
         count = -(-self.width // lanes)
         self.shape = (self.width,) if lanes == 1 else (count, lanes) if count > 1 else (lanes,)
+        self.sizes = tuple(map(sc.index, self.shape))
         words = ("p",) if lanes == 1 else ("c", "v")[-len(self.shape) :]
         self.places = tuple(map(names.var, words))
         views: dict[sc.Buffer, sc.Buffer] = {}
@@ -305,10 +331,10 @@ class _LongRow:
         return value
 
 
-def _long_axes(of: sc.Reduce) -> list[tuple[sc.ScalarVar, int]]:
+def _long_axes(of: sc.Reduce) -> Axes:
     """The axes of the terms but the last, without those of one element."""
-    found = zip(of.axes[:-1], [known(size) or 0 for size in of.extents], strict=False)
-    return [(axis, size) for axis, size in found if size != 1]
+    both = zip(of.axes[:-1], of.extents, strict=False)
+    return [(axis, size) for axis, size in both if known(size) != 1]
 
 
 def _once(of: sc.Reduce) -> dict[Term, Term]:
@@ -330,3 +356,263 @@ def _result(of: ColumnReduction, total: sc.Scalar, names: Names) -> Each:
 def cast_to(of: sc.Scalar, dtype: DType) -> sc.Scalar:
     """The number as one of a dtype, which it may be already."""
     return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)
+
+
+# --- stage after stage ----------------------------------------------------------------------------
+
+
+@frozen(eq=False)
+class _Step:
+    """A stage at the places of `Columns`; `whole` where it has elements in rows, not one for each
+    column alone."""
+
+    out: sc.Buffer
+    value: sc.Scalar
+    whole: bool
+
+
+@frozen(eq=False)
+class Columns:
+    """Stages of `depth` rows by `width` columns, at each point of the axes `around`: elements are
+    read at [row, column], per-column values at [column]."""
+
+    steps: tuple[_Step, ...]
+    around: tuple[sc.ScalarVar, ...]
+    sizes: tuple[int, ...]
+    row: sc.ScalarVar
+    column: sc.ScalarVar
+    depth: int
+    width: int
+
+    @property
+    def bytes(self) -> int:
+        """What all rows before the columns take, at most, of any stage."""
+        return self.depth * self.width * max(step.out.dtype.bytes for step in self.steps)
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few columns for vectors, and rows stay in a near cache."""
+        short = 1 < self.width <= MAX_COLUMNS and self.depth >= MIN_ROWS
+        return short and self.bytes <= LONGEST
+
+    def is_for(self, machine: Machine) -> bool:
+        """Whether no core that could do a part of a stage would wait for the places of others."""
+        elements = self.depth * self.width * prod(self.sizes)
+        return prod(self.sizes) >= machine.cores or not pays(machine, COSTLY * elements, ())
+
+
+def columns_of(of: Stages) -> Columns | None:
+    """The common columns of stages, or None."""
+    every = [stage for stage in of.stages if isinstance(stage, Each)]
+    first = next((stage for stage in every if isinstance(stage.value, sc.Reduce)), None)
+    if of.dims or len(every) < 2 or len(every) < len(of.stages) or len(of.outputs) > 1:
+        return None
+    if first is None or not isinstance(first.value, sc.Reduce) or not first.axes:
+        return None
+    if len(first.value.axes) != 1:
+        return None
+    row, (*around, column) = first.value.axes[0], first.axes
+    *sizes, width = [known(size) or 0 for size in first.out.shape]
+    depth = known(first.value.extents[0]) or 0
+    columns = Columns((), tuple(around), tuple(sizes), row, column, depth, width)
+    steps = [_step(stage, columns) for stage in every]
+    made = {step.out: step.whole for step in steps if step is not None}
+    if len(made) < len(every) or not all(_reads(step, columns, made) for step in steps if step):
+        return None
+    ways: dict[sc.Buffer, bool] = {}
+    for step in steps:
+        for load in loads(step.value) if step else ():
+            if ways.setdefault(load.buffer, row in free_vars(load)) != (row in free_vars(load)):
+                return None  # it cannot be seen as long rows and as something else
+    return evolve(columns, steps=tuple(filter(None, steps)))
+
+
+def _step(of: Each, there: Columns) -> _Step | None:
+    """A stage at the common points of all stages, or None."""
+    sizes = tuple([known(size) or 0 for size in of.out.shape])
+    whole = sizes == (*there.sizes, there.depth, there.width)
+    if not whole and sizes != (*there.sizes, there.width):
+        return None
+    places = (*there.around, there.row, there.column) if whole else (*there.around, there.column)
+    at: dict[Term, Term] = dict(zip(of.axes, places, strict=True))
+    if not isinstance(of.value, sc.Reduce):
+        return None if reductions(of.value) else _Step(of.out, substitute(of.value, at), whole)
+    fold = of.value
+    if whole or len(fold.axes) != 1 or known(fold.extents[0]) != there.depth:
+        return None
+    if fold.combiner not in MEANING or sc.dtype_of(fold) not in (f32, f64, i32, i64):
+        return None
+    if reductions(fold.body):
+        return None
+    body = substitute(fold.body, {**at, fold.axes[0]: there.row})
+    return _Step(of.out, sc.Reduce(fold.combiner, (there.row,), fold.extents, body), whole)
+
+
+def _reads(of: _Step, there: Columns, made: Mapping[sc.Buffer, bool]) -> bool:
+    """Whether a stage reads whole rows, per-column values, or scalars."""
+    value = of.value.body if isinstance(of.value, sc.Reduce) else of.value
+    sizes = {there.row: there.depth, there.column: there.width}
+    sizes.update(zip(there.around, there.sizes, strict=True))
+    for load in loads(value):
+        in_rows = there.row in free_vars(load)
+        last = [there.row] if in_rows else []
+        last += [there.column] if in_rows or there.column in free_vars(load) else []
+        before = load.indices[: len(load.indices) - len(last)]
+        if load.buffer.strides or load.indices[len(before) :] != (*last,):
+            return False
+        if any(
+            known(n) != sizes[v]
+            for n, v in zip(load.buffer.shape[len(before) :], last, strict=True)
+        ):
+            return False
+        if load.buffer in made and (made[load.buffer] != in_rows or before != there.around):
+            return False
+        # Then it exists for all rows, whatever condition it is read under.
+        for place, size in zip(before, load.buffer.shape, strict=False):
+            most = sizes.get(place, 0) if place in there.around else (known(place) or 0) + 1
+            if (place not in there.around and not isinstance(place, sc.Lit)) or most > (
+                known(size) or 0
+            ):
+                return False
+    return stands_in_loads(value, (there.row, there.column))
+
+
+def column_chain_form(of: Stages, machine: Machine) -> Stages | None:
+    """Stages along rows with few columns in the form for their loops, or None."""
+    if (columns := columns_of(of)) is None or not columns.few:
+        return None
+    lanes = machine.lanes(next(step.out.dtype for step in columns.steps if _folds(step)))
+    rows = rows_together(columns.width, columns.depth, lanes)
+    if lanes < 2 or rows == 1:
+        return None
+    return _Chain(of, columns, rows).stages()
+
+
+def _folds(of: _Step) -> bool:
+    return isinstance(of.value, sc.Reduce)
+
+
+class _Chain:
+    """Stages along long rows under construction: elements are indexed along concatenated rows,
+    per-column values by column, and repeated along a long row."""
+
+    def __init__(self, of: Stages, columns: Columns, rows: int) -> None:
+        self.of, self.columns, self.rows, self.long = of, columns, rows, rows * columns.width
+        self.names = Names(of, anew=of.made)
+        self.flat, self.place = self.names.var("p"), self.names.var("w")
+        self.values: dict[sc.Buffer, sc.Scalar] = {}
+        self.repeated: dict[sc.Scalar, sc.Scalar] = {}
+        self.made: list[Each] = []
+        self.views = {
+            load.buffer: self.view(load.buffer)
+            for step in columns.steps
+            for load in loads(step.value)
+            if load.buffer in of.inputs and columns.row in free_vars(load)
+        }
+
+    @property
+    def size(self) -> int:
+        """How many elements all rows have."""
+        return self.columns.depth * self.columns.width
+
+    def view(self, of: sc.Buffer) -> sc.Buffer:
+        """A tensor whose rows are one behind another."""
+        shape = (*of.shape[:-2], sc.index(self.size))
+        return sc.Buffer(of.name, shape, of.dtype, of.scope, (), of.align)
+
+    def stages(self) -> Stages:
+        """The stages in order."""
+        *before, last = self.columns.steps
+        for step in before:
+            self.step(step)
+        value = self.read(last.value)
+        if isinstance(value, sc.Reduce):
+            value = self.total(value)
+        out = sc.Buffer(self.names.name("out"), self.of.result.shape, self.of.result.dtype)
+        if last.whole:
+            self.elements(self.view(out), value)
+        else:
+            self.made.append(Each(out, (*self.columns.around, self.columns.column), value))
+        return stages([self.views.get(buffer, buffer) for buffer in self.of.inputs], self.made)
+
+    def step(self, of: _Step) -> None:
+        """Adds the stages for one stage, and records how its elements are read afterwards."""
+        value = self.read(of.value)
+        if isinstance(value, sc.Reduce):
+            value = self.total(value)
+        elif of.whole and self.uses(of.out) > 1 and not is_cheap(value, {self.flat}):
+            around = tuple(map(sc.index, self.columns.sizes))
+            kept = sc.Buffer(self.names.name("stage"), (*around, sc.index(self.size)), of.out.dtype)
+            value = self.elements(kept, value)
+        self.values[of.out] = value
+
+    def uses(self, of: sc.Buffer) -> int:
+        """How often a stage is computed if it is where it is read, and all that read it are too."""
+        readers = [step for step in self.columns.steps
+                   if any(load.buffer is of for load in loads(step.value))]  # fmt: skip
+        ends = [_folds(reader) or reader.out is self.of.result for reader in readers]
+        return sum(1 if end else self.uses(e.out) for e, end in zip(readers, ends, strict=True))
+
+    def read(self, of: sc.Scalar) -> sc.Scalar:
+        """A value in terms of earlier stages' results, along all rows."""
+
+        def new(node: Term) -> Term:
+            if not isinstance(node, sc.Load):
+                return node
+            if node.buffer in self.views:
+                return sc.Load(self.views[node.buffer], (*node.indices[:-2], self.flat))
+            return self.values.get(node.buffer, node)
+
+        return map_bottom_up(new, of)
+
+    def elements(self, out: sc.Buffer, value: sc.Scalar) -> sc.Load:
+        """Adds a stage that has an element at each place of all rows."""
+        axes = (*self.columns.around, self.flat)
+        value = substitute(self.along(value), {self.place: self.flat % self.long})
+        self.made.append(Each(out, axes, value))
+        return sc.Load(out, axes)
+
+    def along(self, of: sc.Scalar) -> sc.Scalar:
+        """A value with per-column operands read at an index of a long row."""
+
+        def new(node: Term) -> Term:
+            if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar):
+                return node
+            inside = free_vars(node)
+            if self.flat in inside or self.columns.column not in inside:
+                return node
+            if node not in self.repeated:
+                self.repeated[node] = self.repeat(node)
+            return self.repeated[node]
+
+        return map_top_down(new, of)
+
+    def repeat(self, of: sc.Scalar) -> sc.Scalar:
+        """Adds stages for per-column values: per column, and repeated along a long row."""
+        around, sizes = self.columns.around, tuple(map(sc.index, self.columns.sizes))
+        column, width = self.columns.column, self.columns.width
+        if not isinstance(of, sc.Load):
+            one = sc.Buffer(self.names.name("one"), (*sizes, sc.index(width)), sc.dtype_of(of))
+            self.made.append(Each(one, (*around, column), of))
+            of = sc.Load(one, (*around, column))
+        again = sc.Buffer(self.names.name("again"), (*sizes, sc.index(self.long)), sc.dtype_of(of))
+        read = substitute(of, {column: self.place % width})
+        self.made.append(Each(again, (*around, self.place), read))
+        return sc.Load(again, (*around, self.place))
+
+    def total(self, fold: sc.Reduce) -> sc.Scalar:
+        """Adds the folds of runs of long rows, of these, and of their parts in each column."""
+        dtype = sc.dtype_of(fold)
+
+        def term(row: sc.Scalar, padded: bool) -> sc.Scalar:
+            at = row * self.long + self.place
+            value: sc.Scalar = substitute(self.along(fold.body), {self.flat: at})
+            if not padded:
+                return value
+            start = MEANING[fold.combiner][0](dtype)
+            return sc.Select(sc.Lt(at, sc.index(self.size)), value, start)
+
+        folds = Folds(fold, self.rows, self.columns.depth, self.names, made=self.made)
+        around = [*zip(self.columns.around, map(sc.index, self.columns.sizes), strict=True)]
+        long = folds.long(term, around, [(self.place, sc.index(self.long))])
+        return cast_to(folds.joined(long, around, self.columns.column, self.columns.width), dtype)

@@ -83,7 +83,7 @@ def fold_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def chain_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of columns in stages (`plica.schedule.default.column_chain`), None for other
+    """The schedule of columns in stages (`plica.schedule.default.column`), None for other
     kernels."""
     flow = block_flow(kernel)
     if flow is None or is_reduction(flow.result):
