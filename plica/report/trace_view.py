@@ -14,8 +14,7 @@ from plica.report import nest_film
 from plica.report.kernel_view import clock
 from plica.report.line_table import LineTable
 from plica.schedule.default import Machine
-from plica.schedule.diff import Change, Keep, MovedStep, diff
-from plica.schedule.effect import effects
+from plica.schedule.diff import Change, Keep, MovedStep, diff, effects
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, kernel_of, taken
 from plica.schedule.trace import Step, Trace, handles, renumbered

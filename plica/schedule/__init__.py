@@ -28,14 +28,12 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.schedule.adapt import adapter
     from plica.schedule.bisect import Culprit, bisect
-    from plica.schedule.blame import Share, blame
-    from plica.schedule.diff import Difference, apply, diff
+    from plica.schedule.diff import Difference, Effect, apply, diff, effects
     from plica.schedule.do import decided, do, record, trace_of
-    from plica.schedule.effect import Effect, effects
     from plica.schedule.handle import Handle
     from plica.schedule.instruction import Instruction, Sampling, kinds
     from plica.schedule.merge import Conflict, Conflicts, merge
-    from plica.schedule.minimise import minimise
+    from plica.schedule.minimise import Share, blame, minimise
     from plica.schedule.normalise import normalise
     from plica.schedule.primitive import (
         add_unit_loop,
@@ -94,10 +92,9 @@ if TYPE_CHECKING:
     from plica.schedule.problem import Problem, ScheduleRefused
     from plica.schedule.python_text import term
     from plica.schedule.replay import replay
-    from plica.schedule.report import Fate, TransportReport
     from plica.schedule.resample import resample, undecided, without_postproc
     from plica.schedule.spelling import spell
     from plica.schedule.trace import Step, Trace
-    from plica.schedule.transport import Transported, transport
+    from plica.schedule.transport import Fate, Transported, TransportReport, transport
 else:
     lazily(__name__)

@@ -23,22 +23,36 @@ hunk 0
 ~ 2 split: factors (None, 4) -> (None, 8)
 >>> apply(diff(a, b), a) is b
 True
+
+Effects: what each hunk of a difference does to the program, and to its cost.
+
+for hunk, effect in zip(difference.hunks, effects(difference, a, matmul)):
+    print(effect.text)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from difflib import unified_diff
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.core import Malformed, Term, digest
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic
+from plica.runtime.late import lazy_imports
 from plica.schedule.align import aligned, signatures
 from plica.schedule.handle import Handle
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.replay import kernel_of, scheduled, with_kernel
 from plica.schedule.spelling import spelled
-from plica.schedule.trace import Step, Trace, check_traces, handles, renumbered
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles, renumbered
+
+with lazy_imports(__name__):
+    from plica.ir.text.show.kernel import show_kernel
 
 
 @frozen(eq=False)
@@ -311,3 +325,58 @@ def changes(before: Step, after: Step) -> tuple[str, ...]:
     if before.decision != after.decision:
         said.append(f"decision {before.decision} -> {after.decision}")
     return tuple(said)
+
+
+@frozen
+class Effect:
+    """The program before and after a hunk as lines of a difference, and the cost of both."""
+
+    lines: tuple[str, ...]
+    refused: ScheduleRefused | None = None
+    before: float | None = None
+    after: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The effect as text."""
+        if self.refused is not None:
+            return f"refused: {self.refused}"
+        return "\n".join(self.lines) or "the program stays the same"
+
+
+def effects(
+    difference: Difference,
+    a: Trace,
+    program: Program,
+    kernel: str | None = None,
+    cost: Callable[[Module], float | None] | None = None,
+) -> tuple[Effect, ...]:
+    """The effect of each hunk when they are made in order; `cost` may not know a program."""
+    whole, name, found = kernel_of(program, kernel)
+
+    def reached(trace: Trace) -> Kernel | ScheduleRefused:
+        try:
+            return scheduled(trace, found)
+        except ScheduleRefused as refused:
+            return refused
+
+    def costs(of: Kernel | ScheduleRefused) -> float | None:
+        if cost is None or not isinstance(of, Kernel):
+            return None
+        return cost(with_kernel(whole, name, of))
+
+    result: list[Effect] = []
+    before = reached(a)
+    for count in range(1, len(difference.hunks) + 1):
+        if isinstance(after := reached(apply(difference, a, range(count))), Kernel):
+            old = _lines(before) if isinstance(before, Kernel) else []
+            shown = unified_diff(old, _lines(after), "before", "after", lineterm="", n=2)
+            result.append(Effect(tuple(shown), None, costs(before), costs(after)))
+        else:
+            result.append(Effect((), after, costs(before)))
+        before = after
+    return tuple(result)
+
+
+def _lines(kernel: Kernel) -> list[str]:
+    return show_kernel(kernel).splitlines()

@@ -22,15 +22,6 @@ A step has the fields declared by its kind. A handle is written `sort step.outpu
 ]}
 >>> from_json(to_json(of)) is of
 True
-
-Upgrade: traces that were written by older versions of the format, brought to the newest.
-
-    UPGRADES[v - 1] makes a document of version v + 1 from one of version v
-
-The format version is the number of upgrades plus one, so a change of the format is one function
-appended here; earlier ones are never modified, and stored traces replay forever. Renaming a kind or
-a field, or changing the meaning of a default, is such a change; a new field whose default preserves
-the old meaning is not.
 """
 
 from __future__ import annotations
@@ -39,8 +30,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from plica.core import Name, Term, encode
 from plica.ir.loop.index_map import IndexMap
@@ -52,6 +42,9 @@ from plica.schedule.spelling import read, refuse, spelled, trace_from
 from plica.schedule.trace import Trace
 
 FORMAT: Final = "plica-trace"
+VERSION: Final = 1
+"""Renaming a kind or a field, or changing the meaning of a default, makes another."""
+
 WRITE: Final = "plica trace show TRACE.py -o TRACE.json and Trace.to_json() write this form."
 LONGEST: Final = 1 << 28  # characters of a document that is read
 DEEPEST: Final = 100  # lists in lists
@@ -102,8 +95,7 @@ def from_json(text: str | bytes) -> Trace:
     if not isinstance(steps, list) or odd:
         expected, found = 'a list "steps" and nothing else', ", ".join(odd) or _brief(steps)
         refuse("bad-json", "The trace has no list of steps.", None, expected, found, WRITE)
-    rows = upgraded(steps, version)
-    return trace_from([_step(row, Place(node=f"step {i}")) for i, row in enumerate(rows)])
+    return trace_from([_step(row, Place(node=f"step {i}")) for i, row in enumerate(steps)])
 
 
 def _step(row: object, place: Place) -> tuple[Instruction, Decision | None, Place]:
@@ -183,33 +175,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _brief(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:76]} ..."
-
-
-# --- upgrade -----------------------------------------------------------------------------------
-
-
-# Any: unvalidated JSON data.
-Steps: TypeAlias = "list[Any]"
-Upgrade: TypeAlias = Callable[[Steps], Steps]
-
-UPGRADES: Final[tuple[Upgrade, ...]] = ()
-
-VERSION: Final = 1 + len(UPGRADES)
-
-
-def upgraded(steps: Steps, version: int, upgrades: tuple[Upgrade, ...] = UPGRADES) -> Steps:
-    """The steps of a document of that version, in the newest."""
-    for upgrade in upgrades[version - 1 :]:
-        steps = upgrade(steps)
-    return steps
-
-
-def each_step(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Upgrade:
-    """An upgrade of single steps; other data is unchanged and refused later."""
-
-    def upgrade(steps: Steps) -> Steps:
-        return [
-            change(step) if isinstance(step, dict) and "kind" in step else step for step in steps
-        ]
-
-    return upgrade

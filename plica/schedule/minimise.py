@@ -7,19 +7,28 @@ towards (extent, 1, 1 …) for tiles, towards 0 and 1 for single numbers.
 
 Law: the result is 1-minimal.  It replays and is good; without any one of its steps (and what needs
 it), or with any one decision replaced by one of `simpler`, it is refused or not good.
+
+Blame: what each step of a trace does for the cost of a program.
+
+for each in blame(trace, matmul, cost):       cost: Module -> float, e.g. a measured time
+    print(each)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from statistics import mean, stdev
+
+from attrs import frozen
 
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError
+from plica.schedule.diff import described
 from plica.schedule.instruction import Decision
-from plica.schedule.problem import Problem
-from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
-from plica.schedule.trace import Program, Trace, check_traces, handles
+from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.replay import ReplayState, begin, kernel_of, replay, taken, with_kernel
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 
 
 def minimise(
@@ -114,3 +123,46 @@ def _plainer(current: Callable[[], Trace], accepted: Callable[[Trace | None], bo
             if any(accepted(current().with_decision(number, each)) for each in simpler(decision)):
                 again = changed = True
     return changed
+
+
+@frozen(eq=False)
+class Share:
+    """The cost increase without a step; None if the remaining trace is illegal."""
+
+    number: int
+    step: Step
+    gone: int  # how many steps are left out: it, and what needs it
+    more: float | None
+    spread: float = 0.0
+
+    def __str__(self) -> str:
+        cost = "needed" if self.more is None else f"{self.more:+.4g} ± {self.spread:.2g}"
+        return f"{self.number} {described(self.step)}: {cost}"
+
+
+def blame(
+    trace: Trace,
+    program: Program,
+    cost: Callable[[Module], float],
+    kernel: str | None = None,
+    repeats: int = 1,
+) -> tuple[Share, ...]:
+    """The share of each step in the cost, in order; raises `ScheduleRefused` as a whole."""
+
+    def costs(of: Trace) -> tuple[float, float]:
+        module = replay(of, program, kernel)
+        found = [cost(module) for _ in range(repeats)]
+        return mean(found), stdev(found) if repeats > 1 else 0.0
+
+    whole, noise = costs(trace)
+    shares: list[Share] = []
+    for number, step in enumerate(trace.steps):
+        rest = without(trace, {number})
+        gone = len(trace) - len(rest)
+        try:
+            here, spread = costs(rest)
+        except ScheduleRefused:
+            shares.append(Share(number, step, gone, None))
+            continue
+        shares.append(Share(number, step, gone, here - whole, (noise**2 + spread**2) ** 0.5))
+    return tuple(shares)

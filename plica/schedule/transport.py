@@ -7,12 +7,26 @@
 With the original program as `source`, splits that were exact there stay exact.
 
 Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace is unchanged.
+
+Reports: what became of each instruction of a trace that was transported.
+
+    same       it is there as it was
+    adapted    it is there with other numbers, another place, or less to do
+    dropped    what it is about does not exist in the new program
+    refused    it would break a precondition there
+
+>>> from plica.schedule.spelling import spell
+>>> fate = Fate(2, Step(spell("enter_postproc")), "dropped", "there is no loop", None)
+>>> print(TransportReport((fate,)))
+2 enter_postproc: dropped, there is no loop
+0 same, 0 adapted, 1 dropped, 0 refused
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, frozen
 from pyrsistent import PMap, PVector, pmap, pvector
@@ -21,6 +35,7 @@ from plica.core.collector import paused
 from plica.ir.graph.module import Module
 from plica.ir.type import known
 from plica.schedule.adapt import Candidate, Origin, candidates, fewer
+from plica.schedule.diff import described
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.normalise import redirected
@@ -28,7 +43,6 @@ from plica.schedule.primitive.look_up import GetBlock, GetLoops, role_of
 from plica.schedule.primitive.split import Split
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, taken, with_kernel
-from plica.schedule.report import Fate, TransportReport
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 
 
@@ -258,3 +272,46 @@ def _likeness(wanted: tuple[int, str], number: int, role: str) -> int:
         return EQUAL + bonus
     same = all((mark in text) == (mark in role) for mark in ("+init", "r", "o", "q"))
     return ALIKE + bonus if same else 0
+
+
+Verdict: TypeAlias = Literal["same", "adapted", "dropped", "refused"]
+
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+KEPT_VERDICTS: Final[frozenset[Verdict]] = frozenset({"same", "adapted"})
+
+
+@frozen(eq=False)
+class Fate:
+    """What became of a step: the verdict, how or why, and the step in the new trace."""
+
+    number: int
+    step: Step
+    verdict: Verdict
+    how: str
+    after: Step | None
+    problem: Problem | None = None
+
+    def __str__(self) -> str:
+        detail = f", {self.how}" if self.how else ""
+        return f"{self.number} {described(self.step)}: {self.verdict}{detail}"
+
+
+@frozen(eq=False)
+class TransportReport:
+    """The fates of all steps, in order."""
+
+    fates: tuple[Fate, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many steps had that fate."""
+        return Counter(fate.verdict for fate in self.fates)[verdict]
+
+    @property
+    def kept(self) -> float:
+        """The fraction of instructions that are unchanged or adapted; 1 if there are none."""
+        kept = sum(fate.verdict in KEPT_VERDICTS for fate in self.fates)
+        return kept / len(self.fates) if self.fates else 1.0
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in VERDICTS)
+        return "\n".join((*map(str, self.fates), counts))

@@ -32,7 +32,6 @@ from plica.schedule import (
 )
 from plica.schedule.do import DoBlock
 from plica.schedule.handle import Sort
-from plica.schedule.json import VERSION, each_step, upgraded
 from plica.schedule.replay import kernel_of
 from plica.schedule.trace import handles
 from tests.conftest import Golden
@@ -276,13 +275,6 @@ def test_no_text_is_a_crash(text: str) -> None:
             read(text)
         except PlicaError:
             continue
-
-
-def test_old_documents_are_upgraded() -> None:
-    renamed = each_step(lambda step: {**step, "kind": step["kind"].removeprefix("old_")})
-    assert upgraded([{"kind": "old_x"}, 3], 1, (renamed, renamed)) == [{"kind": "x"}, 3]
-    assert upgraded([{"kind": "old_x"}], 2, (renamed,)) == [{"kind": "old_x"}]
-    assert VERSION >= 1
 
 
 def test_a_kind_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from plica.schedule import (
 from plica.schedule.adapt import divisor, fitted
 from plica.schedule.do import Body
 from plica.schedule.replay import kernel_of
-from plica.schedule.report import VERDICTS
+from plica.schedule.transport import VERDICTS
 from tests.conftest import Golden
 from tests.schedule.conv import RESNET18, Layer, conv2d
 from tests.schedule.kernel import matmul, same_function

@@ -159,7 +159,7 @@ _PLACES: Final = {
     "transpose-tiles": "transpose:transpose_schedule",
     "bilinear": "bilinear_schedule:bilinear_schedule",
     "column-chain": "fold_schedule:chain_schedule",
-    "short-rows": "short_row_schedule:short_row_schedule",
+    "short-rows": "short_row:short_row_schedule",
     "dot-tiles": "dot_tile_schedule:dot_tile_schedule", "rows": "reduction_schedule:row_schedule",
     "pieces": "piecewise:piecewise_schedule",
     "elementwise": "elementwise:elementwise_schedule",

@@ -4,7 +4,7 @@
 
 The rows are along any axis; the result may have no axis for places where one is wanted alone.
 Forms of it: `plica.schedule.default.selection` for rows of neighbours,
-`plica.schedule.default.kept_column` for columns, and sorting on graphics processors.
+`plica.schedule.default.selection` for columns, and sorting on graphics processors.
 
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> from plica.ir.loop.stage import stage

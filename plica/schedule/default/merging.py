@@ -33,6 +33,7 @@ from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, LoopKind,
 from plica.ir.op.order import is_before, merged_place
 from plica.ir.type import i64, known
 from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
+from plica.schedule.default.selection import over_rows
 
 SIDE_BY_SIDE: Final = 4  # pairs that are merged at once: each waits for what it compared before
 
@@ -124,12 +125,7 @@ class _Merging:
             step = self.names.var("k")
             kind: LoopKind = "vectorized" if self.is_bare else "serial"
             parts.append(For(step, sc.index(left), kind, self.stored(step + begin, step + begin)))
-        statement = seq(*parts)
-        first = next((at for at, count in enumerate(counts) if count > 1), None)
-        for at in reversed(range(len(counts))):
-            kind = "parallel" if shares and at == first else "serial"
-            statement = For(self.rows[at], sc.index(counts[at]), kind, statement)
-        return statement
+        return over_rows(seq(*parts), self.rows, counts, shares=shares)
 
     def both_ends(self, start: sc.Scalar, one: sc.ScalarVar, beside: int, second: int) -> Stmt:
         """Two runs from a place on: the first half from the front, the other from the back.

@@ -82,8 +82,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.merging import merging_form
     from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
-    from plica.schedule.default.short_row import short_row_form
-    from plica.schedule.default.short_row_schedule import short_row_schedule
+    from plica.schedule.default.short_row import short_row_form, short_row_schedule
     from plica.schedule.default.tile_product import tile_form
     from plica.schedule.default.tile_window import tile_window_form
     from plica.schedule.default.winograd_open import open_winograd

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.copy_at import read_at, write_at
     from plica.schedule.primitive.decompose_padding import decompose_padding
     from plica.schedule.primitive.decompose_reduction import decompose_reduction
-    from plica.schedule.primitive.enter_postproc import enter_postproc
     from plica.schedule.primitive.fuse import fuse
     from plica.schedule.primitive.look_up import (
         block,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.reverse_compute_inline import reverse_compute_inline
     from plica.schedule.primitive.rfactor import rfactor
     from plica.schedule.primitive.sample import (
+        enter_postproc,
         sample_categorical,
         sample_compute_location,
         sample_partitioned_tile,

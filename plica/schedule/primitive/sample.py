@@ -13,7 +13,7 @@ from plica.core import Name
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import known
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Decision, Sampling, Scene, primitive
+from plica.schedule.instruction import Decision, Edited, Instruction, Sampling, Scene, primitive
 from plica.schedule.primitive.compute_at import ComputeAt
 from plica.schedule.primitive.look_up import loops_of_reader
 from plica.schedule.problem import Problem
@@ -341,3 +341,33 @@ def _places(kernel: Kernel, label: Name) -> tuple[int, ...]:
 def sample_compute_location(block: Handle) -> SampleComputeLocation:
     """A loop of its readers where a block may be computed; gives its number."""
     return SampleComputeLocation(block)
+
+
+@primitive("enter_postproc")
+@frozen(eq=False)
+class EnterPostproc(Instruction):
+    """End the sampling steps of a trace.
+
+    It changes nothing. Search makes no decisions after it, and `plica.schedule.without_postproc`
+    removes it and all later steps.
+
+    Preconditions:
+
+    - `once`: it occurs once in a trace.
+    - `sampling`: no later step samples.
+    """
+
+    ends_sampling = True
+
+    def check(self, scene: Scene) -> Problem | None:
+        if scene.ended:
+            return Problem("once", self.kind, "that it comes once in a trace", "a second one")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        return Edited(scene.kernel)
+
+
+def enter_postproc() -> Instruction:
+    """The end of sampling."""
+    return EnterPostproc()

@@ -21,8 +21,12 @@ from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, MIN_ROW_ELEMENTS, short_row_form
-from plica.schedule.default.short_row_schedule import short_row_schedule
+from plica.schedule.default.short_row import (
+    MAX_ROW_ELEMENTS,
+    MIN_ROW_ELEMENTS,
+    short_row_form,
+    short_row_schedule,
+)
 from plica.schedule.replay import kernel_of as replayed
 from tests.conftest import Golden
 from tests.schedule.default.test_contraction import Array, numbers, whole
