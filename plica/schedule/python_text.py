@@ -75,20 +75,18 @@ def from_python(text: str, file: str = "<trace>") -> Trace:
     return read_do(text, file, form_of)
 
 
+@cache
 def form_of(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
     """How the function of a kind takes the fields: parameter, field, whether it is variadic.
 
     None if the kind has no function that takes its fields one by one.
     """
-    return _form(cls)
-
-
-@cache
-def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
     if (function := function_of(cls)) is None:
         return None
-    params = list(inspect.signature(function).parameters.values())
     fields = field_names(cls)
+    if function is cls:
+        return tuple([(field, field, False) for field in fields])
+    params = list(inspect.signature(function).parameters.values())
     if len(params) != len(fields) or any(p.kind is p.VAR_KEYWORD for p in params):
         return None
     own = [param.name for param in params]
@@ -100,9 +98,9 @@ def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
 
 
 def function_of(cls: type[Instruction]) -> Any:
-    """The function with the name of a kind, next to its instruction class."""
+    """What has the name of a kind next to its instruction class: that itself, or a function."""
     found = getattr(sys.modules.get(cls.__module__), cls.kind, None)
-    return found if inspect.isfunction(found) else None
+    return found if found is cls or inspect.isfunction(found) else None
 
 
 def _called(step: Step, words: dict[str, set[str]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from plica.schedule.instruction import Instruction, kinds
 from plica.schedule.primitive.annotate import KEYS
-from plica.schedule.python_text import function_of
+from plica.schedule.python_text import form_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
 HEAD = "| primitive | yields | effect |\n| --- | --- | --- |\n"
@@ -27,8 +27,7 @@ def text_of(cls: type[Instruction], kind: str) -> str:
 
 
 def row(kind: str, cls: type[Instruction]) -> str:
-    parameters = inspect.signature(function_of(cls)).parameters.values()
-    asked = [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+    asked = [f"*{name}" if starred else name for name, _, starred in form_of(cls) or ()]
     about = text_of(cls, kind).split("\n")[0].replace("|", "\\|")
     about = about[:1].lower() + about[1:]
     return f"| `{kind}({', '.join(asked)})` | {GIVES[cls.gives]} | {about} |"

@@ -40,6 +40,4 @@ class AddUnitLoop(Instruction):
         return Edited(with_body(scene.kernel, rebuilt(site.above, around)), (var,))
 
 
-def add_unit_loop(target: Handle) -> Instruction:
-    """A loop of one iteration around a loop or a block; gives it."""
-    return AddUnitLoop(target)
+add_unit_loop = AddUnitLoop

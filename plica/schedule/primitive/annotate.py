@@ -73,13 +73,6 @@ class Annotate(Instruction):
         return said(scene, self.target, self.key, self.value)
 
 
-def annotate(
-    target: Handle, key: str, value: bool | int | float | str | tuple[int, ...]
-) -> Instruction:
-    """Something said of a loop or a block."""
-    return Annotate(target, key, value)
-
-
 @primitive("unannotate")
 @frozen(eq=False)
 class Unannotate(Instruction):
@@ -107,11 +100,6 @@ class Unannotate(Instruction):
         return said(scene, self.target, self.key, None)
 
 
-def unannotate(target: Handle, key: str) -> Instruction:
-    """Removes an annotation of a loop or a block."""
-    return Unannotate(target, key)
-
-
 def said(scene: Scene, target: Handle, key: str, value: Plain | None) -> Edited:
     """The kernel with an annotation of a loop or a block set; None removes it."""
     if target.sort == "loop":
@@ -131,3 +119,7 @@ def notes_of(scene: Scene, target: Handle) -> tuple[str, Annotations]:
         return f"the loop {loop.var.name}", loop.annotations
     block = scene.block(target).node
     return f"the block {block.label}", block.annotations
+
+
+annotate = Annotate
+unannotate = Unannotate

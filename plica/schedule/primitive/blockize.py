@@ -68,11 +68,6 @@ class Blockize(Instruction):
         return Edited(replace(scene.kernel, site, new), (new.label,))
 
 
-def blockize(loop: Handle) -> Instruction:
-    """A loop and all inside it as one block; gives the block."""
-    return Blockize(loop)
-
-
 def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
     """Why a loop cannot become a block."""
     for stmt, _ in reversed(site.above):
@@ -303,3 +298,6 @@ def _all(conditions: Sequence[Scalar]) -> Scalar:
     for condition in conditions:
         total = condition if total is TRUE else And(total, condition)
     return total
+
+
+blockize = Blockize

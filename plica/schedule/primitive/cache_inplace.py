@@ -53,7 +53,7 @@ class CacheInplace(Instruction):
 
     block: Handle
     index: int
-    scope: str
+    scope: str = "global"
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
@@ -125,6 +125,4 @@ def _with_copy(
     return scope_edit.with_scope(kernel, site, new), label
 
 
-def cache_inplace(block: Handle, index: int, scope: str = "global") -> Instruction:
-    """A block that updates a buffer updates a copy; gives the blocks that copy in and out."""
-    return CacheInplace(block, index, scope)
+cache_inplace = CacheInplace

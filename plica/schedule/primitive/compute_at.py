@@ -465,11 +465,5 @@ def _unavailable(of: Journey, new: FlowStage) -> Problem | None:
     return None
 
 
-def compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
-    """A block into a loop of its readers, as much of it as they need there."""
-    return ComputeAt(block, loop, index)
-
-
-def reverse_compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
-    """A block into a loop of its producers, on what they make there."""
-    return ReverseComputeAt(block, loop, index)
+compute_at = ComputeAt
+reverse_compute_at = ReverseComputeAt

@@ -173,6 +173,4 @@ def axes_of(block: Block) -> frozenset[Term]:
     return frozenset(found)
 
 
-def compute_inline(block: Handle) -> Instruction:
-    """Computes a block's value in its readers, and removes the block."""
-    return ComputeInline(block)
+compute_inline = ComputeInline

@@ -29,7 +29,7 @@ class CopyAt(Instruction):
     loop: Handle
     block: Handle
     index: int
-    scope: str
+    scope: str = "global"
 
     def check(self, scene: Scene) -> Problem | None:
         problem = not_around(scene, self.loop, self.block) or self.copied().wrong(scene)
@@ -104,11 +104,6 @@ def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:
     return Problem("loop-around", found, f"a loop around {site.node.label}", "one that is not")
 
 
-def read_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
-    """Stages a block's reads of a buffer inside a loop; returns the copying block."""
-    return ReadAt(loop, block, index, scope)
-
-
 @primitive("write_at")
 @frozen(eq=False)
 class WriteAt(CopyAt):
@@ -138,6 +133,5 @@ class WriteAt(CopyAt):
         return CacheWrite(self.block, self.index, self.scope)
 
 
-def write_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
-    """A block writes to a copy that is copied out inside a loop; gives the block that does that."""
-    return WriteAt(loop, block, index, scope)
+read_at = ReadAt
+write_at = WriteAt

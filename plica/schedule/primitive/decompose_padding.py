@@ -120,11 +120,6 @@ class DecomposePadding(Instruction):
         return nest, label
 
 
-def decompose_padding(block: Handle, loop: Handle) -> Instruction:
-    """A block that pads as one that fills, before a loop, and one that copies; gives the first."""
-    return DecomposePadding(block, loop)
-
-
 def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
     """The condition under which a block stores an element, that element, and the constant else."""
     match block.body:
@@ -137,3 +132,6 @@ def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
     if any(isinstance(var, Buffer) for var in free_vars(condition)):
         return None
     return condition, element, constant
+
+
+decompose_padding = DecomposePadding

@@ -149,6 +149,4 @@ def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:
     return substitute(stmt, variables)
 
 
-def decompose_reduction(block: Handle, loop: Handle) -> Instruction:
-    """Moves the init of a reduction before an enclosing loop; returns the new block."""
-    return DecomposeReduction(block, loop)
+decompose_reduction = DecomposeReduction

@@ -149,11 +149,6 @@ class GetChildBlocks(LookUp):
         return [child.block.label for child in dependence.children(parent.node.body)]
 
 
-def child_blocks(parent: Handle) -> Instruction:
-    """The outermost blocks inside a block or a loop."""
-    return GetChildBlocks(parent)
-
-
 @primitive("consumers")
 @frozen(eq=False)
 class GetConsumers(LookUp):
@@ -168,11 +163,6 @@ class GetConsumers(LookUp):
 
     def found(self, scene: Scene) -> Iterable[Output]:
         return [reader.label for reader in _readers(scene, self.block)]
-
-
-def consumers(block: Handle) -> Instruction:
-    """The blocks of its scope that read from a block."""
-    return GetConsumers(block)
 
 
 def _readers(scene: Scene, of: Handle) -> tuple[Block, ...]:
@@ -198,11 +188,6 @@ class GetProducers(LookUp):
         return [writer.label for writer in dependence.producers(scope, site.node.label)]
 
 
-def producers(block: Handle) -> Instruction:
-    """The blocks of its scope that a block reads from."""
-    return GetProducers(block)
-
-
 @primitive("output_blocks")
 @frozen(eq=False)
 class GetOutputBlocks(LookUp):
@@ -215,11 +200,6 @@ class GetOutputBlocks(LookUp):
 
     def found(self, scene: Scene) -> Iterable[Output]:
         return [writer.label for writer in dependence.outputs(scene.kernel)]
-
-
-def output_blocks() -> Instruction:
-    """The outermost blocks that write a parameter of the kernel."""
-    return GetOutputBlocks()
 
 
 @primitive("reader_loop")
@@ -268,6 +248,8 @@ def loops_of_reader(scene: Scene, block: Handle) -> tuple[For, ...] | Problem:
     return scene.map.blocks[readers[0].label].loops
 
 
-def reader_loop(block: Handle, number: Number) -> Instruction:
-    """A loop around the first reader of a block, by number; gives it."""
-    return ReaderLoop(block, number)
+child_blocks = GetChildBlocks
+consumers = GetConsumers
+producers = GetProducers
+output_blocks = GetOutputBlocks
+reader_loop = ReaderLoop

@@ -60,11 +60,6 @@ class Unroll(Instruction):
         return _of_kind(scene, self.loop, "unrolled")
 
 
-def unroll(loop: Handle) -> Instruction:
-    """A loop to be unrolled."""
-    return Unroll(loop)
-
-
 @primitive("vectorize")
 @frozen(eq=False)
 class Vectorize(Instruction):
@@ -94,11 +89,6 @@ class Vectorize(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         return _of_kind(scene, self.loop, "vectorized")
-
-
-def vectorize(loop: Handle) -> Instruction:
-    """A loop whose iterations are to be lanes."""
-    return Vectorize(loop)
 
 
 @primitive("parallel")
@@ -132,11 +122,6 @@ class Parallel(Instruction):
         site = scene.loop(self.loop)
         kernel = with_private(scene.kernel, site, private(scene, site))
         return _of_kind(Scene(kernel, scene.outputs), self.loop, "parallel")
-
-
-def parallel(loop: Handle) -> Instruction:
-    """A loop whose iterations are to run at once."""
-    return Parallel(loop)
 
 
 @primitive("bind")
@@ -190,6 +175,7 @@ class BindLoop(Instruction):
         return _of_kind(scene, self.loop, self.thread)  # type: ignore[arg-type]  # checked
 
 
-def bind(loop: Handle, thread: str) -> Instruction:
-    """A loop whose iterations are to be threads."""
-    return BindLoop(loop, thread)
+unroll = Unroll
+vectorize = Vectorize
+parallel = Parallel
+bind = BindLoop

@@ -138,6 +138,4 @@ def _used_plainly(scene: Scene, block: Block, buffer: Buffer) -> Problem | None:
     return None
 
 
-def narrow_sum(block: Handle) -> Instruction:
-    """A sum of a few widened terms, in the dtype that they had."""
-    return NarrowSum(block)
+narrow_sum = NarrowSum

@@ -78,6 +78,4 @@ class OverlapSplit(Instruction):
         return Edited(replace(scene.kernel, site, nest), (tile, inner))
 
 
-def overlap_split(loop: Handle, length: Number) -> Instruction:
-    """A loop in tiles of one length, the last of which begins in the one before."""
-    return OverlapSplit(loop, length)
+overlap_split = OverlapSplit

@@ -123,6 +123,4 @@ def rounded_up(extent: Scalar, multiple: int) -> Scalar:
     return simple((extent + (multiple - 1)) // multiple * multiple)
 
 
-def pad_fold(loop: Handle, multiple: Number) -> Instruction:
-    """A reduction over a multiple of terms; those beyond its extent are the identity."""
-    return PadFold(loop, multiple)
+pad_fold = PadFold

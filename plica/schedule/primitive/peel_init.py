@@ -107,6 +107,4 @@ def _has_first_term(site: Site[Block], loop: For) -> Problem | None:
     return None
 
 
-def peel_init(block: Handle, loop: Handle) -> Instruction:
-    """A reduction that begins with its first term; gives the block of that term."""
-    return PeelInit(block, loop)
+peel_init = PeelInit

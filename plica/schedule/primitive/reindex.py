@@ -65,7 +65,7 @@ class Reindex(Instruction):
     block: Handle
     side: str
     index: int
-    scope: str
+    scope: str = "global"
     map: IndexMap | None = None
 
     def check(self, scene: Scene) -> Problem | None:
@@ -248,8 +248,4 @@ def _hint(buffer: Buffer) -> Name:
     return Name(f"{buffer.name}_reindex")
 
 
-def reindex(
-    block: Handle, side: str, index: int, scope: str = "global", map: IndexMap | None = None
-) -> Instruction:
-    """Stage a buffer in the order in which a block iterates; gives the block that copies."""
-    return Reindex(block, side, index, scope, map)
+reindex = Reindex

@@ -265,6 +265,4 @@ def _outside(
     return list(found)
 
 
-def reverse_compute_inline(block: Handle) -> Instruction:
-    """Applies a block's computation in its producer, and removes the block."""
-    return ReverseComputeInline(block)
+reverse_compute_inline = ReverseComputeInline

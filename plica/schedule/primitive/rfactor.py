@@ -59,7 +59,7 @@ class Rfactor(Instruction):
     gives = "one"
 
     loop: Handle
-    axis: int
+    axis: int = 0
 
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop)
@@ -263,6 +263,4 @@ def chain_of(site: sites.Site[Block]) -> list[For]:
     return loops[::-1]
 
 
-def rfactor(loop: Handle, axis: int = 0) -> Instruction:
-    """Partial results along a loop of a reduction; gives the block that makes them."""
-    return Rfactor(loop, axis)
+rfactor = Rfactor

@@ -156,7 +156,7 @@ class SamplePerfectTile(Sampling):
 
     loop: Handle
     parts: int
-    max_inner: int
+    max_inner: int = 64
 
     def check(self, scene: Scene) -> Problem | None:
         if (problem := _uncut(scene, self.loop)) is not None:
@@ -196,21 +196,11 @@ class SampledTile:
     """Sampled factors of whichever loop they are given to."""
 
     parts: int
-    max_inner: int
+    max_inner: int = 64
 
     def of(self, loop: Handle) -> SamplePerfectTile:
         """The instruction for a loop."""
         return SamplePerfectTile(loop, self.parts, self.max_inner)
-
-
-def sample_tile(parts: int, max_inner: int = 64) -> SampledTile:
-    """Factors for `split`, sampled."""
-    return SampledTile(parts, max_inner)
-
-
-def sample_perfect_tile(loop: Handle, parts: int, max_inner: int = 64) -> SamplePerfectTile:
-    """Factors of a loop's extent, sampled; gives the numbers."""
-    return SamplePerfectTile(loop, parts, max_inner)
 
 
 def primes(number: int) -> list[int]:
@@ -276,13 +266,6 @@ class SamplePartitionedTile(Sampling):
         return _unsupported(_where(scene, self.loop), expected, decision)
 
 
-def sample_partitioned_tile(
-    loop: Handle, parts: int, at: int, factor: int
-) -> SamplePartitionedTile:
-    """Factors of a loop's extent, sampled; the product from `at` on is a multiple of `factor`."""
-    return SamplePartitionedTile(loop, parts, at, factor)
-
-
 @primitive("sample_compute_location")
 @frozen(eq=False)
 class SampleComputeLocation(Sampling):
@@ -338,11 +321,6 @@ def _places(kernel: Kernel, label: Name) -> tuple[int, ...]:
     return tuple([number for number, scene in enumerate(scenes) if step.check(scene) is None])
 
 
-def sample_compute_location(block: Handle) -> SampleComputeLocation:
-    """A loop of its readers where a block may be computed; gives its number."""
-    return SampleComputeLocation(block)
-
-
 @primitive("enter_postproc")
 @frozen(eq=False)
 class EnterPostproc(Instruction):
@@ -368,6 +346,8 @@ class EnterPostproc(Instruction):
         return Edited(scene.kernel)
 
 
-def enter_postproc() -> Instruction:
-    """The end of sampling."""
-    return EnterPostproc()
+sample_tile = SampledTile
+sample_perfect_tile = SamplePerfectTile
+sample_partitioned_tile = SamplePartitionedTile
+sample_compute_location = SampleComputeLocation
+enter_postproc = EnterPostproc

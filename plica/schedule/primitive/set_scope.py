@@ -89,6 +89,4 @@ def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     raise AssertionError(f"{old.name} is not made inside the kernel.")
 
 
-def set_scope(block: Handle, number: int, scope: str) -> Instruction:
-    """A buffer that a block writes, in another memory."""
-    return SetScope(block, number, scope)
+set_scope = SetScope

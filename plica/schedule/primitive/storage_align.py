@@ -42,7 +42,7 @@ class StorageAlign(Instruction):
     number: int
     axis: int
     factor: int
-    offset: int
+    offset: int = 0
 
     def check(self, scene: Scene) -> Problem | None:
         if isinstance(buffer := written_by(scene, self.block, self.number), Problem):
@@ -87,8 +87,4 @@ def aligned(shape: tuple[Scalar, ...], axis: int, factor: int, offset: int) -> t
     return tuple(reversed(strides))
 
 
-def storage_align(
-    block: Handle, number: int, axis: int, factor: int, offset: int = 0
-) -> Instruction:
-    """A buffer that a block writes, with the stride of a dimension aligned."""
-    return StorageAlign(block, number, axis, factor, offset)
+storage_align = StorageAlign

@@ -88,11 +88,6 @@ class Tensorize(Instruction):
         return _tensorized(scene.kernel, block, site.above, intrinsic)
 
 
-def tensorize(target: Handle, intrinsic: str) -> Instruction:
-    """A tensor intrinsic in place of a loop or a block; gives the block."""
-    return Tensorize(target, intrinsic)
-
-
 @lru_cache(maxsize=256)
 def _tensorized(
     kernel: Kernel, block: Block, above: Above, intrinsic: TensorIntrinsic
@@ -146,3 +141,6 @@ def _invocation(
 ) -> Invoke:
     regions = [found.regions[param] for param in params]  # type: ignore[index]  # names
     return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]  # names
+
+
+tensorize = Tensorize

@@ -149,6 +149,4 @@ def _at(stmt: Stmt | None, values: dict[Any, Scalar], context: Context) -> Any:
     return map_bottom_up(each, substitute(stmt, values))
 
 
-def transform_block_layout(block: Handle, map: IndexMap) -> Instruction:
-    """A block iterates over the results of a map of its variables."""
-    return TransformBlockLayout(block, map)
+transform_block_layout = TransformBlockLayout

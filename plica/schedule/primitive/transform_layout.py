@@ -270,13 +270,4 @@ def _padded(
     return with_body(kernel, body)
 
 
-def transform_layout(  # noqa: PLR0917  # as the instruction has them
-    block: Handle,
-    side: str,
-    index: int,
-    map: IndexMap,
-    pad: int | float | None = None,
-    assume_injective: bool = False,
-) -> Instruction:
-    """The elements of a buffer that a block reads or writes lie in another order, everywhere."""
-    return TransformLayout(block, side, index, map, pad, assume_injective)
+transform_layout = TransformLayout

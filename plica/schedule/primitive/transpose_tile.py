@@ -287,6 +287,4 @@ def _is_step(place: Scalar, along: ScalarVar) -> bool:
     return found == [((along,), 1)]
 
 
-def transpose_tile(block: Handle, rows: Handle, lanes: Handle) -> Instruction:
-    """A block whose lanes read rows apart as squares that registers transpose."""
-    return TransposeTile(block, rows, lanes)
+transpose_tile = TransposeTile
