@@ -53,37 +53,25 @@ from functools import lru_cache
 from plica.analysis.coverage import is_covered
 from plica.analysis.dependence import children, conflicts, scope_of, unblocked_statement
 from plica.analysis.index.iteration import IterationMap, iteration_map
-from plica.analysis.site import Site, with_inside, with_parts
+from plica.analysis.site import Site, with_parts
 from plica.core import free_vars
 from plica.ir.loop import Buffer, ScalarVar
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import And, Scalar
-from plica.ir.loop.statement import TRUE, Alloc, Block, For, Seq, Stmt, substatements
+from plica.ir.loop.statement import TRUE, Alloc, Block, For, Seq, Stmt
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.problem import Problem
+from plica.schedule.scope_edit import reworked
 
 
 def guarded(root: Stmt, condition: Scalar) -> Stmt:
     """The statement with an additional condition on each of its outermost blocks."""
-    done: list[Stmt] = []
-    stack: list[tuple[Stmt, bool]] = [(root, False)]
-    while stack:
-        stmt, leaving = stack.pop()
-        inside = substatements(stmt)
-        if isinstance(stmt, Block):
-            both = condition if stmt.predicate is TRUE else And(stmt.predicate, condition)
-            done.append(with_parts(stmt, predicate=both))
-        elif leaving:
-            new = done[len(done) - len(inside) :]
-            del done[len(done) - len(inside) :]
-            for position in range(len(inside) - 1, -1, -1):
-                stmt = with_inside(stmt, position, new[position])
-            done.append(stmt)
-        else:
-            stack.append((stmt, True))
-            stack.extend((statement, False) for statement in reversed(inside))
-    return done[0]
+
+    def change(block: Block) -> Block:
+        return with_parts(block, predicate=all_of((block.predicate, condition)))
+
+    return reworked(root, change)
 
 
 def all_of(conditions: Iterable[Scalar]) -> Scalar:

@@ -100,16 +100,23 @@ def with_scope(
     return sites.with_body(kernel, sites.rebuilt(above[: last + 1], body))
 
 
-def without_buffer(kernel: st.Kernel, buffer: Buffer) -> st.Kernel:
-    """The kernel without the allocation of a buffer."""
+def with_alloc(
+    kernel: st.Kernel, buffer: Buffer, change: Callable[[st.Alloc], st.Stmt]
+) -> st.Kernel:
+    """The kernel with another statement where a buffer is allocated, if it is."""
     stack: list[tuple[st.Stmt, sites.Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
         if isinstance(stmt, st.Alloc) and stmt.buffer is buffer:
-            return sites.with_body(kernel, sites.rebuilt(above, stmt.body))
+            return sites.with_body(kernel, sites.rebuilt(above, change(stmt)))
         for at, substatement in enumerate(st.substatements(stmt)):
             stack.append((substatement, (*above, (stmt, at))))
     return kernel
+
+
+def without_buffer(kernel: st.Kernel, buffer: Buffer) -> st.Kernel:
+    """The kernel without the allocation of a buffer."""
+    return with_alloc(kernel, buffer, lambda alloc: alloc.body)
 
 
 @frozen

@@ -70,9 +70,9 @@ def trimmed(loop: For, context: Context) -> For:
             return loop
         else:
             stack.extend(substatements(stmt))
+    bound = {stmt.var for stmt in statements(loop) if isinstance(stmt, For)}
     for stop in found or ():
-        inside = free_vars(stop)
-        if inside.isdisjoint(_bound(loop)) and can_prove(Le(stop, loop.extent), context):
+        if free_vars(stop).isdisjoint(bound) and can_prove(Le(stop, loop.extent), context):
             body = _without(loop.body, Lt(loop.var, stop))
             return For(loop.var, stop, loop.kind, body, loop.annotations)
     return loop
@@ -130,11 +130,6 @@ def _loose(var: ScalarVar, start: Scalar, stop: Scalar) -> Range:
     """The range of a loop; a unit loop counts as two iterations, so that its variable stays in
     terms."""
     return Range(var, start, TWO if start is ZERO and stop is ONE else stop)
-
-
-def _bound(loop: For) -> set[ScalarVar]:
-    inside = statements(loop, lambda stmt: not isinstance(stmt, Block))
-    return {stmt.var for stmt in inside if isinstance(stmt, For)}
 
 
 def _simple(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:

@@ -20,6 +20,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.analysis.index import EMPTY, Context, Fails, Holds, can_prove, decide
+from plica.analysis.statement import contexts
 from plica.core import free_vars
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.vector import store_lanes
@@ -184,34 +185,20 @@ def _places(kernel: st.Kernel) -> Iterator[tuple[st.Stmt, Context, tuple[st.Bloc
     while stack:
         stmt, context, blocks = stack.pop()
         yield stmt, context, blocks
-        inside = context
+        if isinstance(stmt, st.Block):
+            blocks = (*blocks, stmt)
         match stmt:
-            case st.For(var, extent):
-                inside = context.loop(var, extent)
-            case st.Block():
-                inside = _where(context, stmt.predicate)
-                for var, extent in zip(stmt.vars, stmt.extents, strict=True):
-                    inside = inside.loop(var, extent)
-                blocks = (*blocks, stmt)
             case st.Bind(var, value):
                 inside = context.without((var,))
                 if not _reads(value) and var not in free_vars(value):
                     inside = inside.where(sc.Eq(var, value))
+                below: Sequence[Context] = (inside,)
             case st.While(condition):
-                inside = _where(context, condition)
-            case st.Branch(condition, then, orelse):
-                other = context if _reads(condition) else context.unless(condition)
-                stack.append((orelse, other, blocks))
-                stack.append((then, _where(context, condition), blocks))
-                continue
+                below = (context if _reads(condition) else context.where(condition),)
             case _:
-                pass
-        stack.extend((statement, inside, blocks) for statement in reversed(st.substatements(stmt)))
-
-
-def _where(context: Context, condition: sc.Scalar) -> Context:
-    """A condition that reads memory is not relied on: it may be written before it is used."""
-    return context if _reads(condition) else context.where(condition)
+                below = contexts(stmt, context)
+        parts = zip(st.substatements(stmt), below, strict=True)
+        stack.extend(reversed([(part, inside, blocks) for part, inside in parts]))
 
 
 def _reads(term: sc.Scalar) -> bool:

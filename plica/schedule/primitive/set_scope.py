@@ -17,16 +17,16 @@ from attrs import evolve, frozen
 
 from plica.analysis.access import accesses
 from plica.analysis.dependence import children
-from plica.analysis.site import Above, rebuilt, with_body
 from plica.core import did_you_mean, substitute
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Alloc, Kernel, Stmt, substatements
+from plica.ir.loop.statement import Alloc, Kernel
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads, thread_loops
 from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
+from plica.schedule.scope_edit import with_alloc
 
 
 @primitive("set_scope")
@@ -77,16 +77,7 @@ def written_by(scene: Scene, block: Handle, number: int) -> Buffer | Problem:
 
 def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     """The kernel where a buffer that is made inside it is another one."""
-    stack: list[tuple[Stmt, Above]] = [(kernel.body, ())]
-    while stack:
-        stmt, above = stack.pop()
-        if isinstance(stmt, Alloc) and stmt.buffer is old:
-            body: Stmt = substitute(stmt.body, {old: new})
-            return with_body(kernel, rebuilt(above, Alloc(new, body)))
-        inside = substatements(stmt)
-        for position in range(len(inside) - 1, -1, -1):
-            stack.append((inside[position], (*above, (stmt, position))))
-    raise AssertionError(f"{old.name} is not made inside the kernel.")
+    return with_alloc(kernel, old, lambda alloc: Alloc(new, substitute(alloc.body, {old: new})))
 
 
 set_scope = SetScope
