@@ -1,17 +1,18 @@
-"""Images read at places between their elements: which elements count, and how much."""
+"""Places in images: those of the greatest elements, and those between elements that are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from plica.frontend.measured import amount
 from plica.frontend.word import dtype, in_f32, like, shape, to
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
+from plica.ir.op.order import unravelled
 from plica.ir.type import i32, i64, known, normal_dim, product as product_
 
 CUBIC: Final = -0.75  # how far a cubic kernel bends below zero, as most have it
@@ -142,3 +143,18 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
             expr = op.where(along(valid), expr, like(0, expr))
         parts.append(expr)
     return op.reshape(reduce(op.add, parts), (batch, shape(x)[1], *points))
+
+
+def window_places(x: Expr, y: Expr, how: Mapping[str, Any], by_columns: bool = False) -> Expr:
+    """Where the first element of each window of a pool is that y holds: its number in the image,
+    counted by rows or by columns; `how` has all attributes of the pool."""
+    inner = op.nn.window_first(op.stop_gradient(x), op.stop_gradient(y), **how)
+    within = unravelled(inner, [const(size, i64) for size in how["kernel"]])
+    total: Expr | None = None
+    for at in reversed(range(len(within))) if by_columns else range(len(within)):
+        start = op.iota_like(inner, axis=at + 2) * const(how["strides"][at], i64)
+        here = within[at] * const(how["dilation"][at], i64) + start
+        here = here - const(how["padding"][at][0], i64)
+        total = here if total is None else total * amount(shape(x)[at + 2]) + here
+    assert total is not None
+    return total

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import Final, Literal
-
-import numpy as np
+from typing import Final
 
 from plica.frontend.measured import Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.window import Slide, bordered, settled, slide
 from plica.frontend.onnx.row.word import Row, along, direct, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import lawful, pieces, size_from
-from plica.ir.graph.expression import Expr, const
+from plica.frontend.sampled_place import window_places
+from plica.ir.graph.expression import Expr
 from plica.ir.op.namespace import op
 from plica.ir.op.pool import lowest
-from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
-
-LARGEST_WINDOW: Final = 1024  # the maximum window size for which indices of maxima are computed
+from plica.ir.type import is_size, known, normal_dim, product, same_dim
 
 
 def pool_window(node: OnnxNode) -> Slide:
@@ -31,55 +27,24 @@ def pool_window(node: OnnxNode) -> Slide:
 
 
 def _max_pool(node: OnnxNode) -> list[Expr]:
-    by_columns = node.flag("storage_order")
-    least = lowest(dtype(node.x())).value
-    x, window = settled(node.x(), pool_window(node), least)
-    y = op.nn.max_pool(
-        x,
-        kernel=window.kernel,
-        strides=window.strides,
-        padding=window.padding,
-        dilation=window.dilation,
-        ceil_mode=node.flag("ceil_mode"),
-    )
+    by_columns, window = node.flag("storage_order"), pool_window(node)
+    x, settled_ = settled(node.x(), window, lowest(dtype(node.x())).value)
+    how = {
+        "kernel": settled_.kernel,
+        "strides": settled_.strides,
+        "padding": settled_.padding,
+        "dilation": settled_.dilation,
+        "ceil_mode": node.flag("ceil_mode"),
+    }
+    y = op.nn.max_pool(x, **how)
     if not any(node.proto.output[1:]):
         return [y]
-    return [y, _max_places(node, y, window, by_columns)]
-
-
-def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Expr:
-    """The flat index of the first maximum of each window."""
-    x = node.x()
-    sizes, wanted = node.sizes(0), [known(size) or 0 for size in shape(y)[2:]]
-    if prod(window.kernel) > LARGEST_WINDOW:
-        found = str(prod(window.kernel))
-        node.unsupported("The places in a large window.", f"at most {LARGEST_WINDOW}", found)
-    spatial = sizes[2:]
-    order: Literal["F", "C"] = "F" if by_columns else "C"
-    places = np.arange(prod(spatial), dtype=np.int64).reshape(spatial, order=order)
-    border = []
-    for at, (before, _) in enumerate(window.padding):
-        end = (wanted[at] - 1) * window.strides[at] + window.reach(at)
-        border.append((before, max(0, end - before - spatial[at])))
-    places = np.pad(places, border, constant_values=-1)
-    padded = op.pad(x, ((0, 0), (0, 0), *border))
-    axes = tuple(range(2, len(sizes)))
-    found_at: Expr = const(np.zeros(wanted, np.int64))
-    # From the last window element to the first, which wins.
-    for place in reversed(list(np.ndindex(*window.kernel))):
-        start = [i * by for i, by in zip(place, window.dilation, strict=True)]
-        stop = [i + (n - 1) * by + 1
-                for i, n, by in zip(start, wanted, window.strides, strict=True)]  # fmt: skip
-        steps = window.strides
-        here = places[tuple([slice(*each) for each in zip(start, stop, steps, strict=True)])]
-        element = op.slice(padded, tuple(start), tuple(stop), steps, axes)
-        takes = op.equal(element, y)
-        if dtype(x).is_float:
-            takes = op.logical_or(takes, op.isnan(element))  # then the greatest is nan, too
-        takes = op.logical_and(takes, const(here >= 0))
-        found_at = op.where(takes, const(here), found_at)
-    planes = np.arange(sizes[0] * sizes[1], dtype=np.int64) * prod(spatial)
-    return found_at + const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial)))
+    if window.cuts:
+        node.unsupported("Places in a padding that depends on open sizes.", "known sizes")
+    image = places(product(shape(x)[:2]))
+    image = op.reshape(image, (*shape(x)[:2], *(1,) * (rank(x) - 2)))
+    inside = window_places(x, y, how, by_columns)
+    return [y, image * amount(product(shape(x)[2:])) + inside]
 
 
 def _average_pool(node: OnnxNode) -> Expr:

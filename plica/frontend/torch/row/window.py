@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from plica.frontend.measured import amount
+from plica.frontend.sampled_place import window_places
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
@@ -13,7 +14,6 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv_pullback, conv_transpose_pullback
 from plica.ir.op.namespace import op
-from plica.ir.op.order import unravelled
 from plica.ir.op.relation import Shape
 from plica.ir.type import i64, known, normal_dim
 
@@ -103,27 +103,15 @@ def _max_pool(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
         x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
-        widths = each(node.integers("padding"), count)
-        strides = each(node.integers("stride") or kernel, count)
-        dilation = each(node.integers("dilation"), count)
         how: dict[str, Any] = {
             "kernel": kernel,
-            "strides": strides,
-            "padding": tuple((width, width) for width in widths),
-            "dilation": dilation,
+            "strides": each(node.integers("stride") or kernel, count),
+            "padding": tuple((width, width) for width in each(node.integers("padding"), count)),
+            "dilation": each(node.integers("dilation"), count),
             "ceil_mode": node.flag("ceil_mode"),
         }
         y = op.nn.max_pool(x, **how)
-        inner = op.nn.window_first(op.stop_gradient(x), op.stop_gradient(y), **how)
-        places: Expr | None = None
-        own = unravelled(inner, [const(size, i64) for size in kernel])
-        for at, within in enumerate(own):
-            steps = op.iota_like(inner, axis=at + 2) * const(strides[at], i64)
-            here = within * const(dilation[at], i64) + steps
-            here = here - const(widths[at], i64)
-            size = amount(shape(x)[at + 2])
-            places = here if places is None else places * size + here
-        assert places is not None
+        places = window_places(x, y, how)
         return [_restored(y, lead), _restored(places, lead)]
 
     return row
