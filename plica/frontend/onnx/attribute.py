@@ -153,16 +153,12 @@ class NodeAttributes:
 
     def unsupported(
         self, message: str, expected: str | None = None, found: str | None = None,
-        suggestion: str | None = None,
+        suggestion: str | None = None, *, kind: type[UnsupportedError] = UnsupportedError,
     ) -> NoReturn:  # fmt: skip
         """Refuses a valid model that needs an unsupported feature."""
         place = Place(node=self.place)
-        raise UnsupportedError.of("unsupported", message, place, expected, found, suggestion)
+        raise kind.of("unsupported", message, place, expected, found, suggestion)
 
-    def refused_for_good(
-        self, message: str, expected: str | None = None, found: str | None = None,
-        suggestion: str | None = None,
-    ) -> NoReturn:  # fmt: skip
+    def refused_for_good(self, message: str, *words: str | None) -> NoReturn:
         """As `unsupported`, by attributes alone: no size and no value would mend it."""
-        place = Place(node=self.place)
-        raise RefusedForGood.of("unsupported", message, place, expected, found, suggestion)
+        self.unsupported(message, *words, kind=RefusedForGood)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from plica.core.binding import free_vars
 from plica.core.diagnostic import (
     MAX_TENSOR_BYTES,
     EvaluationError,
@@ -20,28 +21,21 @@ from plica.core.diagnostic import (
 from plica.core.name import Name
 from plica.frontend.measured import Region
 from plica.frontend.onnx import order
-from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
+from plica.frontend.onnx.arithmetic import SMALL, settled, size_of, terms_of
 from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.dim_unification import unify_dims
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.schema import violations
-from plica.frontend.onnx.storage import Array, array_of
+from plica.frontend.onnx.storage import array_of
 from plica.frontend.onnx.table import TABLES, missing
-from plica.frontend.onnx.value import (
-    SMALL,
-    GrowingValue,
-    ListedValue,
-    TensorValue,
-    settled,
-    size_of,
-)
-from plica.ir.graph.expression import Const, Expr, Var
+from plica.frontend.onnx.value import GrowingValue, ListedValue, TensorValue
+from plica.ir.graph.expression import Const, Expr, Var, const
 from plica.ir.graph.module import Defined, Definition
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type import TensorType, dim_var, known, static_shape, type_of
+from plica.ir.type import TensorType, bool_, dim_var, known, static_shape, type_of
 from plica.ir.type.infer import kernel_type
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import lazy_imports
@@ -69,7 +63,7 @@ class RefusedInput(Exception):
 
 
 class NodeConverter:
-    """Converts nodes; `errors` holds the refusals."""
+    """Converts nodes: the `Reading` that they see; `errors` holds the refusals."""
 
     def __init__(
         self,
@@ -87,7 +81,6 @@ class NodeConverter:
         self._max_branch_points = MAX_BRANCH_POINTS
         self.sizes: list[ScalarVar] = []  # those that are measured, in order
         self._regions: list[Region] = [{}]
-        self._terms: dict[Expr, Array] = {}
         self._dims = {*dims}
         self.errors: list[PlicaError] = []
         self._left = order.MOST_NODES
@@ -107,9 +100,7 @@ class NodeConverter:
             outputs = self._outputs(proto, scope, opsets, prefix)
             for at, name in enumerate(proto.output):
                 if name:
-                    scope[name] = tensor_value = outputs[at] if at < len(outputs) else None
-                    if tensor_value is not None and tensor_value.dims is not None:
-                        self._terms[tensor_value.expr] = tensor_value.dims
+                    scope[name] = outputs[at] if at < len(outputs) else None
 
     def _outputs(
         self, proto: NodeProto, scope: Scope, opsets: Mapping[str, int], prefix: str
@@ -152,9 +143,7 @@ class NodeConverter:
         for value in values:
             type_of(value.expr)  # an ill-typed term is refused here, where the node is known
             _check_size(value, node)
-        if len(values) == 1 and not isinstance(values[0].expr, Const):
-            return [shape_arithmetic(node, values[0])]
-        return split_arithmetic(node, values)
+        return [_in_numbers(value) for value in values]
 
     def _expanded(
         self, node: OnnxNode, function: FunctionProto, around: Mapping[str, int]
@@ -177,7 +166,6 @@ class NodeConverter:
     def body(
         self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
     ) -> list[TensorValue]:
-        """The outputs of a graph inside a node on given inputs."""
         return _outputs_of(node, graph, self._body_scope(node, graph, given))
 
     def _body_scope(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Scope:
@@ -193,11 +181,6 @@ class NodeConverter:
         return inside
 
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
-        """The outputs of a graph inside a node, and the sizes that are measured inside of it.
-
-        A graph with branch points is read for each answer, and the results are joined.
-        """
-
         def read(answers: tuple[BranchAnswer, ...] = ()) -> ModelReading:
             inner = self._inner(answers)
             return ModelReading(inner, inner._body_scope(node, graph, given))
@@ -228,10 +211,6 @@ class NodeConverter:
         self.errors += inner.errors
 
     def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
-        """What `region` gives for each branch, or why the branch has no meaning.
-
-        At least one branch must be valid; otherwise the node is refused.
-        """
         before = len(self.errors)
         sides: list[Side | Diagnostic] = []
         for graph in graphs:
@@ -254,7 +233,6 @@ class NodeConverter:
         return sides
 
     def absorb(self, region: Region) -> None:
-        """Measure the sizes of a region in the part that is being read."""
         self._regions[-1].update(region)
 
     @property
@@ -263,7 +241,6 @@ class NodeConverter:
         return self._regions[-1]
 
     def measured(self, value: Expr, hint: str) -> Scalar:
-        """The dim that is a number once that is computed; one for each value."""
         for region in self._regions:
             if value in region:
                 return region[value]
@@ -271,7 +248,6 @@ class NodeConverter:
         return dim
 
     def new_dim(self, hint: str) -> ScalarVar:
-        """A fresh dim; the caller defines its value."""
         name = identifier(hint, self._dims, is_inner(hint))
         self._dims.add(name)
         dim = dim_var(name)
@@ -279,16 +255,9 @@ class NodeConverter:
         return dim
 
     def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
-        """A dim is a number from here on."""
         self._regions[-1][value] = dim
 
-    def terms_of(self, of: Expr) -> Array | None:
-        """The known integers of an expression."""
-        return self._terms.get(of)
-
     def decided(self, condition: Expr) -> bool | None:
-        """Whether this reading is for calls in which a condition holds; None if there are too many
-        readings."""
         if not self.measures:
             return None
         if self.branch_points is None:
@@ -334,12 +303,10 @@ class NodeConverter:
             self._depth -= 1
 
     def fresh(self, hint: str) -> str:
-        """A name that no variable has."""
         self._names += 1
         return f"{hint}.{self._names}"
 
     def kernel(self, of: Kernel, hint: str) -> Var:
-        """The name of a kernel; equal kernels share one."""
         if of not in self._kernels:
             self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
             self.definitions[name] = of
@@ -407,6 +374,19 @@ def _folded(expr: Expr, node: OnnxNode) -> Expr:
         if value is not None and (size_of(value.expr) or 0) > SMALL:
             return expr
     return settled(expr)
+
+
+def _in_numbers(value: TensorValue) -> TensorValue:
+    """A constant where the value's integers follow from known sizes."""
+    if isinstance(value, ListedValue) or not free_vars(value.expr):
+        return value
+    of = value.type.dtype
+    if not (of.is_integer or of is bool_) or (array := terms_of(value.expr)) is None:
+        return value
+    low, high = of.bounds
+    if not all(isinstance(term, int) and low <= term <= high for term in array.flat):
+        return value
+    return TensorValue(const(array.astype(of.numpy), of))
 
 
 def initialisers(

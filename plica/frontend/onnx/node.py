@@ -23,14 +23,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from plica.core.binding import free_vars
 from plica.frontend.measured import Region
+from plica.frontend.onnx.arithmetic import settled, terms_of
 from plica.frontend.onnx.attribute import NodeAttributes
 from plica.frontend.onnx.storage import Array
-from plica.frontend.onnx.value import TensorValue, as_term, settled
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
 from plica.ir.op.relation import Shape
-from plica.ir.type import TensorType, is_size, known, type_of
+from plica.ir.type import TensorType, is_size, known, normal_dim, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import EXPECTED, REASON_OF, REASONS, inner_name
 
@@ -57,11 +58,12 @@ class Reading(Protocol):
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
         """The outputs of a graph inside a node, with its measured sizes kept separate.
 
-        The caller binds the sizes around the outputs, or passes them to `absorb`.
+        The caller binds the sizes around the outputs, or passes them to `absorb`.  A graph with
+        branch points is read for each answer, and the results are joined.
         """
 
     def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
-        """What `region` gives for each branch, or why the branch has no meaning."""
+        """What `region` gives for each branch, or why the branch has no meaning: one has one."""
 
     def absorb(self, region: Region) -> None:
         """Adds the measured sizes of a region to the part of the model that is being read."""
@@ -75,9 +77,6 @@ class Reading(Protocol):
     def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
         """Defines the value of a dim from `new_dim`."""
 
-    def terms_of(self, of: Expr) -> Array | None:
-        """The integers of an expression as terms over dims, or None if they are not known."""
-
     def decided(self, condition: Expr) -> bool | None:
         """Specialises the reading on a condition: the answer that this reading assumes.
 
@@ -88,7 +87,7 @@ class Reading(Protocol):
         """A name that no variable has."""
 
     def kernel(self, of: Kernel, hint: str) -> Var:
-        """Adds a kernel to the module; the variable that names it."""
+        """Adds a kernel to the module; the variable that names it, one for equal kernels."""
 
 
 class NeedsValue(UnsupportedError):
@@ -234,19 +233,16 @@ class OnnxNode(NodeAttributes):
             if size < 0:
                 self.malformed("A size is below 0.", "0 or more", str(size))
             return index(size)
-        if (term := as_term(value)) is not None and is_size(term):
-            return term
+        if (array := terms_of(value)) is not None:
+            term = normal_dim(index(0) + array.item())
+            if is_size(term):
+                return term
         if not self.reading.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         owner = whose or next((name for name in self.proto.output if name), self.proto.op_type)
         if isinstance(hint, str) and hint:  # not a size of an output, but of an intermediate
             return self.reading.measured(value, inner_name(hint, owner))
         return self.reading.measured(value, owner if hint == "" else f"{owner}_{hint}")
-
-    def terms_of(self, of: Expr) -> Array | None:
-        """The integers of an expression as terms over dims, or None if they are not known."""
-        terms = None if self._reading is None else self._reading.terms_of(of)
-        return TensorValue(of).terms() if terms is None else terms
 
     def decided(self, condition: Expr) -> bool | None:
         """The value of a condition, constant or assumed by this reading; see `Reading.decided`."""

@@ -28,8 +28,9 @@ from plica.frontend.onnx.importer import from_opened
 from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.value import check_input
 from plica.ir.graph.module import Module
-from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import OpenPort
 
@@ -172,16 +173,8 @@ def _ports(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> list[Op
 def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:
     """The declared type of an input or output; an output may be undeclared."""
     of = info.type.tensor_type
-    place = Place(node=info.name)
-    if not info.type.HasField("tensor_type") and not of_output:
-        kind = info.type.WhichOneof("value")
-        message = f"The input {info.name!r} is no tensor."
-        error: type[PlicaError] = Malformed if kind is None else UnsupportedError
-        code = "bad-model" if kind is None else "unsupported"
-        raise error(Diagnostic(code, message, place, "a tensor", str(kind)))
-    if not of.HasField("shape") and not of_output:
-        message = f"The number of axes of the input {info.name!r} is not known."
-        raise UnsupportedError.of("unsupported", message, place, "a shape", "none")
+    if not of_output:
+        check_input(info)
     sizes = ("...",) if of_output and not of.HasField("shape") else dims.of(info)
     if of_output and not of.elem_type:
         return OpenPort.unknown(info.name, sizes)

@@ -30,7 +30,7 @@ def joined(items: Sequence[Expr], of: DType) -> values.RaggedValue:
 
 def ragged(elements: Expr, table: Expr, of: DType, axes: int | None) -> values.RaggedValue:
     """The sequence that two tensors stand for."""
-    return values.RaggedValue(Tuple((elements, table)), None, of, axes)
+    return values.RaggedValue(Tuple((elements, table)), of, axes)
 
 
 def rows(items: Sequence[Expr]) -> Expr:
@@ -90,7 +90,7 @@ def as_option(place: str, value: values.TensorValue, holds_list: bool) -> values
         check_rank(place, len(value.type.shape))
         inside = joined([value.expr], value.type.dtype)
     parts = (const(True), *inside.parts)
-    return values.OptionValue(Tuple(parts), None, inside.of, inside.rank, holds_list)
+    return values.OptionValue(Tuple(parts), inside.of, inside.rank, holds_list)
 
 
 def as_any_rank(place: str, value: values.TensorValue) -> values.AnyRankValue:
@@ -99,13 +99,13 @@ def as_any_rank(place: str, value: values.TensorValue) -> values.AnyRankValue:
         return value
     check_rank(place, len(value.type.shape))
     inside = joined([value.expr], value.type.dtype)
-    return values.AnyRankValue(inside.expr, None, inside.of, inside.rank)
+    return values.AnyRankValue(inside.expr, inside.of, inside.rank)
 
 
 def absent(of: DType, axes: int | None, holds_list: bool) -> values.OptionValue:
     """An empty option."""
     parts = (const(False), *joined([], of).parts)
-    return values.OptionValue(Tuple(parts), None, of, axes, holds_list)
+    return values.OptionValue(Tuple(parts), of, axes, holds_list)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _least_one(of: Expr) -> Expr:
 
 def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> values.GrowingValue:
     """A loop iteration's view of a carried sequence."""
-    return values.GrowingValue(Tuple((const(slot, i64), *added)), None, of)
+    return values.GrowingValue(Tuple((const(slot, i64), *added)), of)
 
 
 def empty_rows(count: Scalar, total: Scalar, of: DType) -> tuple[Expr, Expr]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
+from plica.frontend.onnx.arithmetic import settled
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.storage import MOST_AXES
-from plica.frontend.onnx.value import settled
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -60,7 +61,7 @@ def pieces(node: OnnxNode, at: int, most: int = 2 * MOST_AXES) -> list[Piece]:
     stack = [value.expr]
     while stack:
         each = stack.pop()
-        if (terms := node.terms_of(each)) is not None:
+        if (terms := TensorValue(each).terms()) is not None:
             found += list(terms.reshape(-1))
             continue
         if isinstance(each, Apply) and each.op == "concat" and rank(each) == 1:
@@ -186,10 +187,3 @@ def reflected(at: Expr, length: Expr) -> Expr:
     turn = op.maximum(last * const(2, i64), ONE)
     inside = at % turn
     return op.minimum(inside, turn - inside)
-
-
-def total_of(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr], start: Expr) -> Expr:
-    """Values joined one after the other."""
-    for value in values:
-        start = join(start, value)
-    return start

@@ -96,8 +96,8 @@ def sequence_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], Ra
     of, axes = dtype(port.dtype), None if port.shape is None else len(port.shape)
     whole = Tuple(tuple(params))
     if port.kind == "list":
-        return params, RaggedValue(whole, None, of, axes)
-    return params, OptionValue(whole, None, of, axes, port.kind == "option of list")
+        return params, RaggedValue(whole, of, axes)
+    return params, OptionValue(whole, of, axes, port.kind == "option of list")
 
 
 def sequence_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:

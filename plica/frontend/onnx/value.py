@@ -1,8 +1,8 @@
 """Values of an import: a term, and what is statically known about its elements.
 
->>> from plica.ir.type.dim import dim_var
->>> half = TensorValue(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
->>> [str(type(each).__name__) for each in half.dims]
+>>> from plica.ir.op.namespace import op
+>>> half = TensorValue(op.stack((op.dim_value(dim_var("n")), const(4, "i64")), axis=0))
+>>> [type(term).__name__ for term in half.terms()]
 ['ScalarVar', 'int']
 
 Inputs of a model: their types, with dims of one name as one dim, and values that fix some.
@@ -10,31 +10,23 @@ Inputs of a model: their types, with dims of one name as one dim, and values tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
-from plica.core.fold import post_order
+from plica.frontend.onnx.arithmetic import LARGE, as_objects, settled, size_of, terms_of
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
-from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, const
-from plica.ir.graph.module import main_module
-from plica.ir.loop.scalar import Add, FloorDiv, Max, Min, Mul, Scalar, Sub, index
-from plica.ir.type.dim import dim_var, known, normal_dim
-from plica.ir.type.dtype import DType, f32, i64
+from plica.ir.graph.expression import Const, Expr, Tuple, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
-from plica.runtime.late import lazy_imports
-
-with lazy_imports(__name__):
-    from plica.ir.interpret.graph_machine import computed
-    from plica.ir.interpret.interpreter import interpret
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -70,6 +62,20 @@ def replaced_value(name: str, given: Any, stored: TensorValue) -> TensorValue:
     return TensorValue(const(array, stored.type.dtype))
 
 
+def check_input(info: ValueInfoProto) -> None:
+    """Refuse an input that is no tensor, or whose number of axes is not known."""
+    place = Place(node=info.name)
+    if not info.type.HasField("tensor_type"):
+        kind = info.type.WhichOneof("value") or "nothing"
+        message = f"The input {info.name!r} is no tensor."
+        if kind == "nothing":
+            raise Malformed.of("bad-model", message, place, "a tensor", kind)
+        raise UnsupportedError.of("unsupported", message, place, "a tensor", kind)
+    if not info.type.tensor_type.HasField("shape"):
+        message = f"The number of axes of the input {info.name!r} is not known."
+        raise UnsupportedError.of("unsupported", message, place, "a shape", "none")
+
+
 class InputTypes:
     """The types of inputs; dims with one name are one dim."""
 
@@ -90,20 +96,9 @@ class InputTypes:
 
     def type(self, info: ValueInfoProto) -> TensorType:
         """The type of an input."""
-        if not info.type.HasField("tensor_type"):
-            kind = info.type.WhichOneof("value") or "nothing"
-            message = f"The input {info.name!r} is no tensor."
-            place = Place(node=info.name)
-            if kind == "nothing":
-                raise Malformed.of("bad-model", message, place, "a tensor", kind)
-            raise UnsupportedError.of("unsupported", message, place, "a tensor", kind)
+        check_input(info)
         of = info.type.tensor_type
         dtype = dtype_of(of.elem_type, info.name)
-        if not of.HasField("shape"):
-            message = f"The number of axes of the input {info.name!r} is not known."
-            raise UnsupportedError.of(
-                "unsupported", message, Place(node=info.name), "a shape", "none"
-            )
         if len(of.shape.dim) > MOST_AXES:
             message = f"The input {info.name!r} has too many axes."
             found = str(len(of.shape.dim))
@@ -120,18 +115,11 @@ class InputTypes:
         return TensorType(tuple(sizes), dtype)
 
 
-SMALL: Final = 1 << 12  # constants of at most this many elements are computed at once
-LARGE: Final = 1 << 22  # the maximum intermediate elements of a folded value
-JOINED: Final = {"add": Add, "subtract": Sub, "multiply": Mul, "maximum": Max, "minimum": Min}
-"""Operators on numbers that are those of terms, too."""
-
-
 @attrs.frozen(eq=False)
 class TensorValue:
-    """A tensor of the model; `dims` holds its integers if they are known or index terms."""
+    """A tensor of the model."""
 
     expr: Expr
-    dims: Array | None = None  # of objects: int or Scalar
 
     @property
     def type(self) -> TensorType:
@@ -157,12 +145,11 @@ class TensorValue:
 
     def terms(self) -> Array | None:
         """Integers as an array of int and Scalar, or None if they depend on inputs' elements."""
-        if self.dims is not None:
-            return self.dims
         if not self.type.dtype.is_integer:
             return None
-        numbers = self.numbers()
-        return None if numbers is None else as_objects(numbers.tolist(), numbers.shape)
+        if (numbers := self.numbers()) is None:
+            return terms_of(self.expr)
+        return as_objects(numbers.tolist(), numbers.shape)
 
 
 @attrs.frozen(eq=False)
@@ -190,7 +177,7 @@ class SequenceValue(ListedValue):
     @staticmethod
     def holding(items: tuple[Expr, ...], of: DType) -> SequenceValue:
         """The sequence of some tensors."""
-        return SequenceValue(Tuple(items), None, of)
+        return SequenceValue(Tuple(items), of)
 
     @property
     def items(self) -> tuple[Expr, ...]:
@@ -241,77 +228,3 @@ class GrowingValue(RaggedValue):
         """Which of the sequences of the loop it is."""
         assert isinstance(self.parts[0], Const)
         return int(self.parts[0].numpy())
-
-
-def as_objects(values: object, shape: tuple[int, ...]) -> Array:
-    """An array of objects, whatever numpy would make of them."""
-    flat = np.empty(math.prod(shape), object)
-    flat[:] = np.asarray(values, object).reshape(-1)
-    return flat.reshape(shape)
-
-
-def of_terms(terms: Array, expr: Expr, dtype: DType) -> TensorValue:
-    """A value whose integers are index terms; a constant where all are numbers."""
-    flat: list[Any] = []
-    for each in terms.reshape(-1):
-        term = normal_dim(each) if isinstance(each, Scalar) else int(each)
-        number = known(term) if isinstance(term, Scalar) else term
-        flat.append(term if number is None else number)
-    settled_ = as_objects(flat, terms.shape)
-    if all(isinstance(each, int) for each in flat):
-        low, high = dtype.bounds
-        if all(low <= each <= high for each in flat):
-            return TensorValue(const(np.asarray(flat, dtype.numpy).reshape(terms.shape), dtype))
-        return TensorValue(expr)
-    return TensorValue(expr, settled_)
-
-
-def size_of(expr: Expr) -> int | None:
-    """The number of elements of a tensor, or None if symbolic."""
-    of = type_of(expr)
-    shape = static_shape(of) if isinstance(of, TensorType) else None
-    return None if shape is None else math.prod(shape)
-
-
-def settled(expr: Expr, most: int = SMALL) -> Expr:
-    """The constant an expression without variables is, if it has no more elements than `most`."""
-    count = size_of(expr)
-    if isinstance(expr, Const) or count is None or count > most or free_vars(expr):
-        return expr
-    # A small result may be cut from a huge intermediate, or need many steps; a loop may never end.
-    whole = list(post_order(expr))
-    parts = [size_of(each) for each in whole if isinstance(each, Apply)]
-    if sum(size for size in parts if size is not None) > LARGE:
-        return expr
-    if any(isinstance(term, Call) for term in whole):
-        return expr
-    of = type_of(expr)
-    assert isinstance(of, TensorType)
-    if all(isinstance(each, Apply | Const | Literal) for each in whole if isinstance(each, Expr)):
-        return const(computed(expr), of.dtype)
-    return const(interpret(main_module(Function((), (), (), None, expr))), of.dtype)
-
-
-def as_term(expr: Expr) -> Scalar | None:
-    """The normalised term over dims of a scalar, or None if it depends on elements."""
-    made: dict[Expr, Scalar] = {}
-    for node in post_order(expr):
-        match node:
-            case Const() if (number := node.numpy()).ndim == 0 and number.dtype.kind in "iu":
-                made[node] = index(int(number))
-            case Apply("dim_value", (), attrs):
-                made[node] = dict(attrs)["dim"]
-            case Apply(name, (left, right)) if name in JOINED and left in made and right in made:
-                made[node] = JOINED[name](made[left], made[right])
-            case Apply("negative", (inner,)) if inner in made:
-                made[node] = index(0) - made[inner]
-            case Apply("floor_divide", (left, right)) if (
-                left in made and right in made and (known(normal_dim(made[right])) or 0) > 0
-            ):
-                made[node] = FloorDiv(made[left], made[right])
-            case Expr() if isinstance(whole := settled(node), Const) and whole.dtype is i64:
-                if whole.numpy().ndim == 0:
-                    made[node] = index(int(whole.numpy()))
-            case _:
-                pass
-    return normal_dim(made[expr]) if expr in made else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from plica.frontend.measured import ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
@@ -13,7 +14,7 @@ from plica.ir.type import i64, product
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few models compute axes
-    from plica.frontend.onnx.run_time import lawful, numbers_of, total_of, wrapped_index
+    from plica.frontend.onnx.run_time import lawful, numbers_of, wrapped_index
 
 
 def chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
@@ -44,7 +45,7 @@ def by_axis(
 def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
     """Whether a given number of axes are different ones, all there: which of them are named says
     so."""
-    return op.equal(total_of([to(expr, i64) for expr in named], op.add, ZERO), count)
+    return op.equal(reduce(op.add, [ZERO, *(to(expr, i64) for expr in named)]), count)
 
 
 def named_axes(axes: Expr, width: int) -> list[Expr]:
@@ -87,9 +88,9 @@ class AxisMatrix:
         pairs = list(zip(self.named, self.sizes, strict=True))
         self.kept = [op.where(flag, ONE, size) for flag, size in pairs]
         self.gone = [op.where(flag, size, ONE) for flag, size in pairs]
-        rows = lawful(total_of(self.kept, op.multiply, ONE), fits, "axis")
+        rows = lawful(reduce(op.multiply, [ONE, *self.kept]), fits, "axis")
         self.rows = node.measured(rows, "rows")
-        self.columns = node.measured(total_of(self.gone, op.multiply, ONE), "columns")
+        self.columns = node.measured(reduce(op.multiply, [ONE, *self.gone]), "columns")
 
     def matrix(self) -> Expr:
         """The matrix itself."""

@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.measured import ONE, ZERO, amount, places
+from plica.frontend.onnx.arithmetic import settled
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, as_scalar, dtype, like, to
 from plica.frontend.onnx.run_time import at_least_zero, ceiling, lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import TensorValue, settled
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, index

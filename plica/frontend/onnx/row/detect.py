@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.measured import ONE, ZERO, amount, flat_places_of, matched, places_of, prefix
+from plica.frontend.onnx.arithmetic import settled
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import repeated
 from plica.frontend.onnx.row.suppression import suppression
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import demanded
-from plica.frontend.onnx.value import settled
 from plica.frontend.word import select
 from plica.ir.graph.expression import Const, Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index

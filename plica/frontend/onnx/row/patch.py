@@ -14,7 +14,7 @@ import numpy as np
 from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import demanded, pieces, size_from, total_of
+from plica.frontend.onnx.run_time import demanded, pieces, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type import i64, known, product
@@ -137,7 +137,7 @@ def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
     if not terms:
         return op.full(wide, 0, dtype(parts))
     # Views come last, so that slices are read in place.
-    return op.reshape(total_of(terms[1:], op.add, terms[0]), wide)
+    return op.reshape(reduce(op.add, terms), wide)
 
 
 def _interleaved(phases: Sequence[Expr], strides: Sequence[int]) -> Expr:
@@ -191,7 +191,7 @@ def _by_values(
         room = room - reach
         fits = op.logical_and(fits, room > MINUS)
         counts.append(room // stride + ONE)
-    fits = op.logical_and(fits, op.equal(total_of(counts, op.multiply, ONE), amount(columns)))
+    fits = op.logical_and(fits, op.equal(reduce(op.multiply, [ONE, *counts]), amount(columns)))
     flat = demanded(node, in_f32(x), fits, "patch")
     flat = reshaped(flat, (batch, channels, inner * columns))
     at_patch: Expr = ZERO  # which patch

@@ -17,11 +17,12 @@ import numpy as np
 
 from plica.core.diagnostic import MAX_TENSOR_BYTES
 from plica.frontend.measured import ONE, ZERO, Piece, amount, places
+from plica.frontend.onnx.arithmetic import settled
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import clamped, lawful, pieces, size_from
 from plica.frontend.onnx.storage import Array
-from plica.frontend.onnx.value import TensorValue, settled
+from plica.frontend.onnx.value import TensorValue
 from plica.frontend.word import select
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.interpret.graph_machine import computed

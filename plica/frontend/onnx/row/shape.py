@@ -15,7 +15,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis import are_axes, named_axes, numbered, remaining_sizes
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape
 from plica.frontend.onnx.storage import MOST_AXES
-from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Min, Scalar, index
 from plica.ir.op.namespace import op
@@ -192,21 +192,12 @@ def _expand(node: OnnxNode) -> Expr:
     return spread(node, op.reshape(x, tuple(own)) if rank(x) < width else x, whole)
 
 
-def _shape(node: OnnxNode) -> TensorValue:
-    x = node.x()
-    sizes: Shape = shape(x)
-    expr: Expr = op.shape_of(x)
-    start, stop = node.integer("start", 0), node.integer("end", len(sizes))
-    cut = slice(*(max(0, at + len(sizes)) if at < 0 else at for at in (start, stop)))
-    if start or stop != len(sizes):
-        expr = op.slice(expr, (cut.start,), (cut.stop,))
-    sizes = sizes[cut]
-    return of_terms(as_objects(list(sizes), (len(sizes),)), expr, i64)
-
-
-def _size(node: OnnxNode) -> TensorValue:
-    x = node.x()
-    return of_terms(as_objects([product(shape(x))], ()), op.size(x), i64)
+def _shape(node: OnnxNode) -> Expr:
+    count = node.rank()
+    start, stop = node.integer("start", 0), node.integer("end", count)
+    cut = slice(*(max(0, at + count) if at < 0 else at for at in (start, stop)))
+    expr: Expr = op.shape_of(node.x())
+    return op.slice(expr, (cut.start,), (cut.stop,)) if start or stop != count else expr
 
 
 def _dropout(node: OnnxNode) -> Made:
@@ -248,7 +239,7 @@ TABLE: Final[dict[str, Row]] = {
     "Unsqueeze":     _unsqueeze,
     "Expand":        _expand,
     "Shape":         _shape,
-    "Size":          _size,
+    "Size":          lambda node: op.size(node.x()),
     "Dropout":       _dropout,
 }
 # fmt: on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 import attrs
@@ -11,7 +12,7 @@ from plica.frontend import measured
 from plica.frontend.fourier import TWO, transformed
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import lawful, pieces, size_from, total_of, wrapped_index
+from plica.frontend.onnx.run_time import lawful, pieces, size_from, wrapped_index
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -62,7 +63,7 @@ def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
         here.append(op.where(op.equal(where_, at), value, measured.ONE))
         after.append(op.where(at < where_, value, measured.ONE))
     front, mine, behind = (
-        total_of(exprs, op.multiply, measured.ONE) for exprs in (before, here, after)
+        reduce(op.multiply, [measured.ONE, *exprs]) for exprs in (before, here, after)
     )
     return _Axis(
         node.measured(lawful(front, fits, "axis"), "front"),
