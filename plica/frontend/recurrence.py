@@ -116,7 +116,9 @@ class SequenceSteps:
         def test(at: ex.Expr, *_: ex.Expr) -> ex.Expr:
             return at < end
 
-        _, *ends, outputs = self._repeated([first, *state, empty], test, turn)
+        _, *ends, outputs = repeated(
+            self.named, [first, *state, empty], test, turn, (("inline", False),)
+        )
         return op.reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
 
     def _begins_with_nothing(self, turns: Scalar, state: State) -> bool:
@@ -151,21 +153,24 @@ class SequenceSteps:
         there = op.maximum(op.supremum(to(self.lengths, i64), axis=(0,)), first)
         return (end - there, end) if self.backwards else (first, there)
 
-    def _repeated(
-        self,
-        start: Sequence[ex.Expr],
-        test: Callable[..., ex.Expr],
-        turn: Callable[..., Sequence[ex.Expr]],
-    ) -> list[ex.Expr]:
-        """The carried values once `test` fails; their types are invariant."""
-        types = tuple([type_of(expr) for expr in start])
-        params = tuple([ex.Var(self.named("loop"), of) for of in types])
-        itself = ex.Var(self.named("loop"), FuncType((), (), types, TupleType(types)))
-        again = ex.Call(itself, tuple(turn(*params)))
-        body = ex.If(test(*params), again, ex.Tuple(params))
-        loop = ex.Function((), (), params, TupleType(types), body, (("inline", False),))
-        whole = ex.Let(itself, loop, ex.Call(itself, tuple(start)))
-        return [ex.Project(whole, at) for at in range(len(start))]
+
+def repeated(
+    named: Callable[[str], Name],
+    start: Sequence[ex.Expr],
+    test: Callable[..., ex.Expr],
+    turn: Callable[..., Sequence[ex.Expr]],
+    attrs: ex.Attrs = (),
+) -> list[ex.Expr]:
+    """The carried values once `test` fails, whose types no turn changes: a function that calls
+    itself.  `named` gives names that no variable has."""
+    types = tuple([type_of(expr) for expr in start])
+    params = tuple([ex.Var(named(f"carried_{at}"), of) for at, of in enumerate(types)])
+    itself = ex.Var(named("loop"), FuncType((), (), types, TupleType(types)))
+    holds = test(*params)
+    step = ex.If(holds, ex.Call(itself, tuple(turn(*params))), ex.Tuple(params))
+    loop = ex.Function((), (), params, TupleType(types), step, attrs)
+    whole = ex.Let(itself, loop, ex.Call(itself, tuple(start)))
+    return [ex.Project(whole, at) for at in range(len(start))]
 
 
 def with_row(whole: ex.Expr, at: ex.Expr, row: ex.Expr, rows: Scalar, form: Shape) -> ex.Expr:

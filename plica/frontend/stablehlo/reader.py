@@ -15,16 +15,17 @@ import numpy as np
 from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
 from plica.core.name import Name
 from plica.frontend.complex_pair import Complex
+from plica.frontend.recurrence import repeated
 from plica.frontend.stablehlo.literal import COMPLEX
 from plica.frontend.stablehlo.node import HloNode, dtype_of
 from plica.frontend.stablehlo.parser import RETURNS
 from plica.frontend.stablehlo.row.complex_number import COMPLEX_ROWS, PARTWISE, is_complex, on_parts
 from plica.frontend.stablehlo.syntax import MlirModule, MlirOp, MlirRegion, MlirType, malformed
 from plica.frontend.stablehlo.table import CONTROL, REFUSED, TABLE, check_arity
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
+from plica.ir.graph.expression import Expr, If, Project, Tuple, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op as operators
-from plica.ir.type import DType, FuncType, TensorType, TupleType, i32, type_of
+from plica.ir.type import DType, TensorType, i32, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Values: TypeAlias = "MutableMapping[str, Any]"
@@ -188,17 +189,14 @@ class HloReader:
     def _while(self, node: HloNode) -> list[Any]:
         """A function that calls itself while its test holds."""
         begin, shapes = _spread_out(list(node.operands))
-        types = tuple([type_of(expr) for expr in begin])
-        carried = [Var(Name(f"carried_{at}", node.serial), of) for at, of in enumerate(types)]
-        again = Var(Name("loop", node.serial), FuncType((), (), types, TupleType(types)))
-        whole = _gathered(carried, shapes)
         test, body = node.op.regions
-        (condition,) = node.inside(test, whole)
-        after = _spread_out(node.inside(body, whole))[0]
-        step = If(condition, Call(again, tuple(after)), Tuple(tuple(carried)))
-        function = Function((), (), tuple(carried), TupleType(types), step)
-        let = Let(again, function, Call(again, tuple(begin)))
-        return _gathered([Project(let, at) for at in range(len(types))], shapes)
+        ends = repeated(
+            lambda hint: Name(hint, node.serial),
+            begin,
+            lambda *carried: node.inside(test, _gathered(carried, shapes))[0],
+            lambda *carried: _spread_out(node.inside(body, _gathered(carried, shapes)))[0],
+        )
+        return _gathered(ends, shapes)
 
 
 def short(name: str) -> str:

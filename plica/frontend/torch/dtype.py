@@ -1,4 +1,4 @@
-"""Element types: torch's names for Plica's, and tensors as arrays without a copy.
+"""Element types: torch's names for Plica's, tensors as arrays without a copy, and as constants.
 
 >>> ELEMENTS["bf16"].array  # what torch calls it, too
 'bfloat16'
@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from plica.ir.type.dtype import DTYPES, DType, dtype as to_dtype
+from plica.frontend.complex_pair import Complex
+from plica.ir.graph.expression import Expr, const
+from plica.ir.type.dtype import DTYPES, DType, dtype as to_dtype, f32, f64
 from plica.runtime.element import ELEMENTS
+from plica.runtime.error import Place, UnsupportedError
 from plica.runtime.foreign_tensor import settled, shared
 
 if TYPE_CHECKING:
@@ -50,3 +54,34 @@ def tensor_of_array(array: np.ndarray[Any, Any]) -> torch.Tensor:
         bits = torch.from_numpy(array.view(f"i{element.bytes}"))
         return bits.view(getattr(torch, element.array))
     return torch.from_numpy(array)
+
+
+# --- stored tensors -------------------------------------------------------------------------------
+
+
+PARTS: Final[Mapping[str, DType]] = {"torch.complex64": f32, "torch.complex128": f64}
+"""The element type of both parts, by torch's name for the pair."""
+
+
+def part_type(of: Any) -> DType | None:  # Any: a type of torch
+    """The element type of the parts of a complex type, None for other types."""
+    return PARTS.get(str(of))
+
+
+def stored(tensor: torch.Tensor, place: Place) -> Expr | Complex:
+    """A stored tensor as a constant, of complex numbers as a pair of them."""
+    if part_type(tensor.dtype) is None:
+        return constant_of(tensor, place)
+    whole = tensor.detach().resolve_conj()
+    return Complex(*(constant_of(each.contiguous(), place) for each in (whole.real, whole.imag)))
+
+
+def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
+    """A stored tensor as a constant, from any device."""
+    of = dtype_of(tensor.dtype)
+    if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+        message = "A stored tensor is of a kind that Plica does not have."
+        found = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
+        expected = "a dense tensor of numbers that has elements"
+        raise UnsupportedError.of("unsupported", message, place, expected, found)
+    return const(array_of(tensor.cpu()), of)

@@ -26,12 +26,10 @@ from plica.core.name import Name
 from plica.frontend.complex_pair import Complex
 from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.torch.custom_operator import CustomOperators
-from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.dtype import dtype_of, part_type, stored
 from plica.frontend.torch.guard import Guard, equal_sizes, guarded_terms, guards_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
-from plica.frontend.torch.row.complex_number import part_type
-from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const

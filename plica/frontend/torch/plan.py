@@ -11,13 +11,10 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.frontend.torch.control import CONTROL
-from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.dtype import constant_of, dtype_of
 from plica.frontend.torch.exported import assembled
-from plica.frontend.torch.node import shape_of
-from plica.frontend.torch.place import place_of
-from plica.frontend.torch.reader import UNKNOWN, Reader, gives_complex
-from plica.frontend.torch.stored import constant_of
+from plica.frontend.torch.node import place_of, shape_of
+from plica.frontend.torch.reader import CONTROL, UNKNOWN, Reader, gives_complex
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import ending_views, is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var

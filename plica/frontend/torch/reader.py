@@ -8,20 +8,27 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.name import Name
 from plica.frontend.complex_pair import Complex
 from plica.frontend.measured import ZERO, Region, amount, matched
-from plica.frontend.torch.control import CONTROL, choice, loop
+from plica.frontend.recurrence import repeated
 from plica.frontend.torch.custom_operator import CustomOperators, is_custom
-from plica.frontend.torch.dtype import dtype_of
-from plica.frontend.torch.node import TorchNode, free_name, shape_of
-from plica.frontend.torch.place import missing, place_of, placed, shown
+from plica.frontend.torch.dtype import dtype_of, part_type, stored
+from plica.frontend.torch.node import (
+    TorchNode,
+    free_name,
+    missing,
+    place_of,
+    placed,
+    shape_of,
+    shown,
+)
 from plica.frontend.torch.row import complex_number
 from plica.frontend.torch.size_value import value_of
-from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
 from plica.frontend.word import shape
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, If, Project, Tuple
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.type import TensorType, dim, dim_var, known, type_of
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     Values = dict[fx.Node, Any]
 
 
+CONTROL: Final = ("cond", "while_loop")  # the operators of torch whose arguments are graphs
 UNKNOWN: Final = object()  # the value of a node that was refused; that was said already
 
 # They repeat the exporter's checks, without results.
@@ -199,15 +207,29 @@ class Reader:
         """A choice or a loop, whose branches and bodies are graphs."""
         given = [_resolved(arg, values) for arg in node.args]
         if str(node.target) == "cond":
-            made = choice(self._inside, *given)
+            made = self._choice(*given)
         else:
             self._loops += 1
-            test, body, begin, *rest = given
-            made = loop(self._inside, (test, body), begin, rest[0] if rest else (), self._loops)
+            number, (test, body, begin, *outer) = self._loops, given
+            rest = outer[0] if outer else ()
+            made = repeated(
+                lambda hint: Name(hint, number),
+                begin,
+                lambda *carried: self._inside(test, [*carried, *rest])[0],
+                lambda *carried: self._inside(body, [*carried, *rest]),
+            )
         if not isinstance(said, list | tuple):
             return made[0]  # type: ignore[no-any-return]  # one tensor, says torch
         self._check(node, said, made)
         return made
+
+    def _choice(self, condition: Any, then: Any, orelse: Any, given: Sequence[Any]) -> list[Any]:
+        """What one of two graphs gives; a condition that is known chooses at once."""
+        if not isinstance(condition, Expr):
+            return self._inside(then if condition else orelse, given)
+        sides = [Tuple(tuple(self._inside(side, given))) for side in (then, orelse)]
+        whole = If(condition, *sides)
+        return [Project(whole, at) for at in range(len(sides[0].items))]
 
     def _inside(self, module: torch.nn.Module, given: Sequence[Any]) -> list[Any]:
         graph: fx.Graph = module.graph  # type: ignore[assignment]  # a traced module has one
@@ -295,7 +317,7 @@ class Reader:
         of = type_of(found)  # an ill-typed term is refused here, where the node is known
         assert isinstance(of, TensorType)
         sizes = shape_of(wanted, self.symbols)
-        element = complex_number.part_type(wanted.dtype) or dtype_of(wanted.dtype)
+        element = part_type(wanted.dtype) or dtype_of(wanted.dtype)
         same = of.dtype is element and len(of.shape) == len(wanted.shape)
         for size, other in zip(of.shape, sizes or (), strict=False):
             number = known(size)
@@ -378,7 +400,7 @@ def is_known(node: fx.Node) -> bool:
 def gives_complex(said: Any) -> bool:
     """Whether a node gives complex numbers."""
     given = said if isinstance(said, list | tuple) else [said]
-    return any(complex_number.part_type(getattr(each, "dtype", None)) is not None for each in given)
+    return any(part_type(getattr(each, "dtype", None)) is not None for each in given)
 
 
 def _reads_elements(target: Any) -> bool:

@@ -21,13 +21,12 @@ from plica.frontend.torch.row import (
     reduction,
     resample,
     shape,
-    special,
     window,
 )
 from plica.frontend.torch.row.word import Row
 
 FILES: Final = (
-    elementwise, activation, special, reduction, shape, create, index, by_value, linear, attention,
+    elementwise, activation, reduction, shape, create, index, by_value, linear, attention,
     window, norm, resample, recurrent,
 )  # fmt: skip
 

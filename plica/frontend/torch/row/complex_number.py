@@ -20,21 +20,14 @@ from plica.frontend.complex_pair import (
     sum_of,
     transformed_along,
 )
+from plica.frontend.torch.dtype import part_type
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row import create, index as choosing, reduction, shape as moving
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import like, rank, select, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type import DType, f32, f64, known, type_of
-
-PARTS: Final[Mapping[str, DType]] = {"torch.complex64": f32, "torch.complex128": f64}
-"""The element type of both parts, by torch's name for the pair."""
-
-
-def part_type(of: Any) -> DType | None:  # Any: a type of torch
-    """The element type of the parts of a complex type, None for other types."""
-    return PARTS.get(str(of))
+from plica.ir.type import DType, known, type_of
 
 
 def is_complex(value: Any) -> bool:  # Any: an argument

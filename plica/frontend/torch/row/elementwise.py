@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.complex_pair import hypotenuse
+from plica.frontend.special_function import SPECIAL
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row import word
-from plica.frontend.word import dtype, like, whole_power
+from plica.frontend.word import dtype, like, to, whole_power
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.namespace import op
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type.dtype import bool_, f64, i64
 
 Binary = Callable[[Expr, Expr], Expr]
 
@@ -29,6 +30,11 @@ def _floating(record: Callable[[Expr], Expr]) -> word.Row:
         return word.casted(record(x), node.dtype())
 
     return row
+
+
+def _in_f64(function: Callable[[Expr], Expr]) -> word.Row:
+    """A function that is computed in f64 whatever the type."""
+    return _floating(lambda x: function(to(x, f64)))
 
 
 def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> word.Row:
@@ -284,30 +290,19 @@ def _lerp(node: TorchNode) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, word.Row]] = {
     # functions of floats
-    "acos.default":         _floating(op.arccos),
-    "acosh.default":        _floating(op.arccosh),
-    "asin.default":         _floating(op.arcsin),
-    "asinh.default":        _floating(op.arcsinh),
-    "atan.default":         _floating(op.arctan),
-    "atanh.default":        _floating(op.arctanh),
-    "cos.default":          _floating(op.cos),
-    "cosh.default":         _floating(op.cosh),
-    "erf.default":          _floating(op.erf),
-    "exp.default":          _floating(op.exp),
-    "exp2.default":         _floating(op.exp2),
-    "expm1.default":        _floating(op.expm1),
-    "log.default":          _floating(op.log),
-    "log10.default":        _floating(op.log10),
-    "log1p.default":        _floating(op.log1p),
-    "log2.default":         _floating(op.log2),
-    "reciprocal.default":   _floating(op.reciprocal),
-    "rsqrt.default":        _floating(op.rsqrt),
-    "sigmoid.default":      _floating(op.nn.sigmoid),
-    "sin.default":          _floating(op.sin),
-    "sinh.default":         _floating(op.sinh),
-    "sqrt.default":         _floating(op.sqrt),
-    "tan.default":          _floating(op.tan),
-    "tanh.default":         _floating(op.tanh),
+    **{
+        f"{name}.default": _floating(getattr(op, name))
+        for name in (
+            "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2",
+            "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
+        )
+    },
+    **{
+        f"a{name}.default": _floating(getattr(op, f"arc{name}"))
+        for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+    },
+    "sinc.default":         _floating(_sinc),
+    **{f"{name}.default": _in_f64(function) for name, function in SPECIAL.items()},
     # functions that keep the type
     "abs.default":          _keeping(op.absolute),
     "ceil.default":         _keeping(op.ceil, whole=True),
@@ -339,7 +334,6 @@ TABLE: Final[dict[str, word.Row]] = {
     "pow.Scalar":           _pow("self", "exponent"),
     "atan2.default":        _plain(op.arctan2, "INT_TO_FLOAT"),
     "hypot.default":        _plain(hypotenuse),
-    "sinc.default":         _floating(_sinc),
     "xlogy.Tensor":         _times_log(op.log, 0.0),
     "xlogy.Scalar_Self":    _times_log(op.log, 0.0),
     "xlogy.Scalar_Other":   _times_log(op.log, 0.0),
