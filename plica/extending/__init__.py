@@ -13,7 +13,6 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.extending.check import check_package
     from plica.extending.new import KINDS, new_package
-    from plica.extending.package import ExtensionPackage, find_package
-    from plica.extending.verdict import ExtensionVerdict
+    from plica.extending.package import ExtensionPackage, ExtensionVerdict, find_package
 else:
     lazily(__name__)

@@ -23,8 +23,7 @@ import numpy as np
 
 from plica.core import Name
 from plica.core.extension import FAILURES, ExtensionGroup, ExtensionPoint, said
-from plica.extending.package import ExtensionPackage, find_package
-from plica.extending.verdict import ExtensionVerdict, Word
+from plica.extending.package import ExtensionPackage, ExtensionVerdict, Word, find_package
 from plica.ir.graph import Expr, Function, Module, Var, const, main_module
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, stages

@@ -23,7 +23,7 @@ import numpy as np
 from attrs import field, frozen
 
 from plica.core import Term
-from plica.extending.verdict import ExtensionVerdict
+from plica.extending.package import ExtensionVerdict
 from plica.ir.contract import Contract, approx
 from plica.ir.graph import Function, Module, main_module
 from plica.ir.interpret.interpreter import interpret

@@ -1,4 +1,8 @@
-"""Packages that extend Plica: an installed one by its name, or a folder."""
+"""Packages that extend Plica, installed or a folder, and what a check can say of their records.
+
+>>> print(ExtensionVerdict("plica.passes", "acme-tidy", "untested", "it changed no program"))
+plica.passes  acme-tidy: untested, it changed no program
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from contextlib import contextmanager
 from importlib import invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from plica.core import did_you_mean
 from plica.core.extension import WHERE, ExtensionPoint, installed_points, provisionally
@@ -118,3 +122,30 @@ def _written(folder: Path) -> ExtensionPackage:
         for word, value in of.items()
     )
     return ExtensionPackage(name, version, folder, points)
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+Word: TypeAlias = Literal["proved", "tested", "untested", "refuted", "broken"]
+
+
+@frozen
+class ExtensionVerdict:
+    """A record of a group, what is known of it and why; a smallest example where it is wrong."""
+
+    group: str
+    name: str
+    word: Word
+    why: str = ""
+    example: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether something speaks for it and nothing against it."""
+        return self.word in ("proved", "tested")
+
+    def to_data(self) -> dict[str, Any]:
+        return {**asdict(self), "good": self.good}
+
+    def __str__(self) -> str:
+        return f"{self.group}  {self.name}: {self.word}" + (f", {self.why}" if self.why else "")
