@@ -41,8 +41,8 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
+    from plica.schedule.default.coded import coded_schedule
     from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
-    from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
     from plica.schedule.default.general_schedule import general_schedule
 
@@ -160,7 +160,7 @@ _PLACES: Final = {
     "bilinear": "bilinear_schedule:bilinear_schedule",
     "column-chain": "fold_schedule:chain_schedule",
     "short-rows": "short_row:short_row_schedule",
-    "dot-tiles": "dot_tile_schedule:dot_tile_schedule", "rows": "reduction_schedule:row_schedule",
+    "dot-tiles": "dot_tile:dot_tile_schedule", "rows": "reduction_schedule:row_schedule",
     "pieces": "piecewise:piecewise_schedule",
     "elementwise": "elementwise:elementwise_schedule",
     "window": "depthwise_schedule:window_schedule", "folds": "fold_schedule:fold_schedule",

@@ -23,15 +23,16 @@ If lanes do not divide the outputs, all sums are kept before `out` reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from plica.analysis.enclosing import simple
-from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.core import Term, map_bottom_up, substitute
 from plica.ir.loop import Each, Stages, scalar as sc
-from plica.ir.loop.stages import stages
+from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import DType, i8, i32, known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import bounds, names_of, span, where
+from plica.schedule.default.grouped import AxisSplit
 from plica.schedule.default.machine import QUADS_NEAR, Dot
 from plica.schedule.default.quantised import QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
@@ -90,7 +91,10 @@ class DotForm:
             kept = self.buffer("kept", self.axes, i32)
             self.stages.append(Each(kept, self.axes, sc.Load(total, self.axes)))
             scratch.append(kept)
-            cut = self.whole_rows(kept, correction)
+            lane, lanes = self.of.lane, self.dot.lanes
+            there: dict[Term, Term] = {self.outer: lane // lanes, self.inner: lane % lanes}
+            sizes = [whole.extent(axis) for axis in whole.axes]
+            cut = whole.axes, sizes, self.finished(kept, correction, there)
         places, shape, value = cut
         out = sc.Buffer(self.names.name("out"), tuple(shape), sc.dtype_of(value))
         self.stages.append(Each(out, tuple(places), value))
@@ -257,71 +261,24 @@ class DotForm:
         whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
         if self.sizes[self.outer] * lanes != whole.sizes[lane]:
             return None
-        found: dict[sc.Buffer, int] = {}
-        for load in whole.loads():
-            at = [n for n, place in enumerate(load.indices) if lane in free_vars(_itself(place))]
-            if len(at) > 1 or (at and load.indices[at[0]] is not lane):
-                return None
-            if found.setdefault(load.buffer, at[0] if at else -1) != (at[0] if at else -1):
-                return None
-        read = _plus(sc.Load(total, self.axes), correction)
-
-        def new(node: Term) -> Term:
-            if not isinstance(node, sc.Load):
-                return _added_last(node, total)
-            if node.buffer is whole.reduced:
-                return read
-            at = found.get(node.buffer, -1)
-            if at < 0:
-                return node
-            old = node.buffer
-            shape = (*old.shape[:at], sc.index(self.sizes[self.outer]), sc.index(lanes))
-            view = sc.Buffer(old.name, (*shape, *old.shape[at + 1 :]), old.dtype)
-            views[old] = view
-            places = (*node.indices[:at], self.outer, self.inner, *node.indices[at + 1 :])
-            return sc.Load(view, places)
-
-        value = map_bottom_up(new, whole.value)
-        if lane in free_vars(value):
+        apart = AxisSplit(lanes, self.outer, self.inner)
+        value = apart.scalar(self.finished(total, correction), lane)
+        if apart.fails:
             return None
-        cut = whole.axes.index(lane)
-        places = (*whole.axes[:cut], self.outer, self.inner, *whole.axes[cut + 1 :])
-        both = (self.outer, self.inner)
-        shape = [sc.index(self.sizes[a]) if a in both else whole.extent(a) for a in places]
-        return places, shape, value
+        views |= apart.views
+        shape = apart.shape(whole.axes, tuple([whole.extent(axis) for axis in whole.axes]))
+        return apart.places(whole.axes), shape, value  # type: ignore[return-value]  # variables
 
-    def whole_rows(
-        self, kept: sc.Buffer, correction: sc.Scalar | None
-    ) -> tuple[Sequence[sc.ScalarVar], Sequence[sc.Scalar], sc.Scalar]:
-        """The result at its own axes."""
-        whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
-        there = substitute(
-            _plus(sc.Load(kept, self.axes), correction),
-            {self.outer: lane // lanes, self.inner: lane % lanes},
-        )
-
-        def new(node: Term) -> Term:
-            if isinstance(node, sc.Load) and node.buffer is whole.reduced:
-                return there
-            return _added_last(node, kept)
-
-        value = map_bottom_up(new, whole.value)
-        return whole.axes, [whole.extent(a) for a in whole.axes], value
-
-
-def _itself(place: sc.Scalar) -> sc.Scalar:
-    """An index with its loads removed, because they have their own indices."""
-
-    def new(node: Term) -> Term:
-        return sc.Lit(0, node.buffer.dtype) if isinstance(node, sc.Load) else node
-
-    bare = map_bottom_up(new, place)
-    assert isinstance(bare, sc.Scalar)
-    return bare
-
-
-def _plus(of: sc.Scalar, correction: sc.Scalar | None) -> sc.Scalar:
-    return of if correction is None else of + correction
+    def finished(
+        self, total: sc.Buffer, correction: sc.Scalar | None, there: Mapping[Term, Term] = {}
+    ) -> sc.Scalar:
+        """The value of the result, with the sum read at its own axes, or at other places."""
+        read: sc.Scalar = sc.Load(total, self.axes)
+        read = substitute(read if correction is None else read + correction, there)
+        value = with_element(self.whole.value, self.whole.reduced, read)
+        value = map_bottom_up(lambda node: _added_last(node, total), value)
+        assert isinstance(value, sc.Scalar)
+        return value
 
 
 def _added_last(node: Term, total: sc.Buffer) -> Term:

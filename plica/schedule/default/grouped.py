@@ -39,7 +39,7 @@ def by_group(of: Stages) -> Stages | None:
         return None
     axis, each = found
     names = Names(of)
-    apart = _Apart(each, names.var("g"), names.var("p"))
+    apart = AxisSplit(each, names.var("g"), names.var("p"))
     made: list[Each] = []
     whole: ScalarVar | None = axis
     for number, one in enumerate(every):
@@ -52,7 +52,7 @@ def by_group(of: Stages) -> Stages | None:
     return stages(inputs, made, [apart.views.get(output, output) for output in of.outputs])
 
 
-def _same(of: Each, before: Sequence[Each], apart: _Apart) -> ScalarVar | None:
+def _same(of: Each, before: Sequence[Each], apart: AxisSplit) -> ScalarVar | None:
     """The axis of a stage at which it reads the cut axis of stages before it."""
     cut = {stage.out: apart.cut[stage.out] for stage in before if stage.out in apart.cut}
     scalars = {load.indices[cut[load.buffer]] for load in loads(of.value) if load.buffer in cut}
@@ -106,7 +106,7 @@ def by_channel(of: Contraction) -> Contraction:
     return of
 
 
-class _Apart:
+class AxisSplit:
     """Puts two axes in the place of one, in terms and in shapes."""
 
     def __init__(self, each: int, group: ScalarVar, one: ScalarVar) -> None:
@@ -119,15 +119,21 @@ class _Apart:
 
     def stage(self, of: Each, axis: ScalarVar | None) -> Each:
         """A stage with one of its axes as two."""
-        self.axis = axis
-        value = map_bottom_up(self._node, of.value)
+        value = self.scalar(of.value, axis)
         if axis is None:
             return Each(of.out, of.axes, value)
-        self.fails |= axis in free_vars(value)
         self.cut[of.out] = of.axes.index(axis)
         out = Buffer(of.out.name, self.shape(of.axes, of.out.shape), of.out.dtype)
         self.views[of.out] = out
         return Each(out, self.places(of.axes), value)  # type: ignore[arg-type]  # axes are variables
+
+    def scalar(self, of: Scalar, axis: ScalarVar | None) -> Scalar:
+        """A term with one of its axes as two."""
+        self.axis = axis
+        value = map_bottom_up(self._node, of)
+        assert isinstance(value, Scalar)
+        self.fails |= axis in free_vars(value)
+        return value
 
     def _node(self, node: Term) -> Term:
         match node:

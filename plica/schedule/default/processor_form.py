@@ -84,7 +84,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.selection import selected
     from plica.schedule.default.short_row import short_row_form, short_row_schedule
     from plica.schedule.default.tile_product import tile_form
-    from plica.schedule.default.tile_window import tile_window_form
     from plica.schedule.default.winograd_open import open_winograd
 
 
@@ -308,12 +307,6 @@ def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
             return None
 
 
-def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    if machine.dot is None or not machine.dot.tiles:
-        return None
-    return tile_form(of, facts, machine) or tile_window_form(of, facts, machine)
-
-
 def _has_bytes(of: Stages) -> bool:
     return any(buffer.dtype in (i8, u8) for buffer in of.inputs)
 
@@ -357,7 +350,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(_winograd), templates=("bilinear",)),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact,
-         _one(_byte_tiles, _has_bytes), templates=("byte-tiles",)),
+         _one(tile_form, _has_bytes), templates=("byte-tiles",)),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),
          _one(lambda of, _, machine: coded_dot_form(of, machine) or coded_form(of, machine),
               _has_codes), templates=("coded-rows", "rows")),

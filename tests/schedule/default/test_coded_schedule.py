@@ -21,12 +21,17 @@ from plica.ir.loop.tensor import axis, buffer, reduce
 from plica.ir.type import known
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i16, i32, u8
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.coded import MAX_TERMS, coded_form, coded_product, digit_cuts
+from plica.schedule.default.coded import (
+    MAX_TERMS,
+    coded_form,
+    coded_product,
+    coded_schedule,
+    digit_cuts,
+)
 from plica.schedule.default.coded_digit import coded_digit_form
 from plica.schedule.default.coded_dot import MAX_BLOCK, coded_dot_form
 from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
 from plica.schedule.default.coded_panel import MIN_ROWS, coded_panel_form
-from plica.schedule.default.coded_schedule import coded_schedule
 from plica.schedule.default.general_schedule import general_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.processor_form import formed
