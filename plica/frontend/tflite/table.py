@@ -210,6 +210,15 @@ def _arg(of: Callable[..., Expr]) -> Row:
     return lambda node: to(of(node.x(), axis=node.constant(1, 1)[0]), node.dtypes[0])
 
 
+def _blocks(of: Callable[..., Expr]) -> Row:
+    def row(node: TfliteNode) -> Expr:
+        flat = node.constant(2, 2 * len(node.constant(1)))
+        pairs = tuple(zip(flat[::2], flat[1::2], strict=True))
+        return of(node.x(), block=node.constant(1), sides=pairs)
+
+    return row
+
+
 def _depth_to_space(node: TfliteNode) -> Expr:
     (n, high, wide, depth), b = node.sizes(0, 4), node.block()
     apart = op.reshape(node.x(), shape=(n, high, wide, b, b, depth // (b * b)))
@@ -284,6 +293,8 @@ TABLE: Final[dict[int, tuple[str, Row]]] = {
     26: ("SPACE_TO_DEPTH", _space_to_depth),
     34: ("PAD", _pad),
     36: ("GATHER", _gather),
+    37: ("BATCH_TO_SPACE_ND", _blocks(op.nn.batch_to_space)),
+    38: ("SPACE_TO_BATCH_ND", _blocks(op.nn.space_to_batch)),
     39: ("TRANSPOSE", lambda node: op.transpose(node.x(), axes=node.constant(1))),
     40: ("MEAN", _reduction(op.mean)),
     41: ("SUB", _binary(lambda x, y: x - y, True)),

@@ -82,7 +82,7 @@ ABOUT: Final[dict[str, frozenset[str]]] = {
          "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and",
          "logical_not", "logical_or", "logical_xor", "not_equal", "signbit", "where"}
     ),
-    "padding": frozenset({"pad", "nn.conv"}),
+    "padding": frozenset({"nn.batch_to_space", "nn.conv", "nn.space_to_batch", "pad"}),
     "rearrange": frozenset(
         {"broadcast_to", "concat", "flip", "nn.depth_to_space", "nn.upsample", "pad", "repeat",
          "roll", "split", "stack", "tile", "tril", "triu"}

@@ -13,7 +13,13 @@ Window elements that are always in the padding are cut off, with their weights:
     before:  nn.conv(x, w, padding=3)                        x of 3x3 pixels, windows of 7x7
     after:   nn.conv(x, w[:, :, 1:6, 1:6], padding=2)
 
-Measure: each rule removes a pad, or weights.
+A convolution between `space_to_batch` and `batch_to_space`, as TensorFlow writes dilated ones, is
+dilated itself; transposes between the three move out:
+
+    before:  batch_to_space(conv(space_to_batch(x, (1, 2, 2)), w), (1, 2, 2))
+    after:   nn.conv(x, w, dilation=2)
+
+Measure: each rule removes a pad, weights, or a transpose inside of such a pair.
 
 >>> [rule.name for rule in PADDING][:2]
 ['conv-pad', 'conv-taps-outside']
@@ -31,8 +37,10 @@ from plica.ir.loop.scalar import index
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.pad import pad
+from plica.ir.op.pixel import batch_to_space, space_to_batch
 from plica.ir.op.pool import avg_pool, lowest, max_pool
 from plica.ir.op.relation import FLOAT, NUMBER
+from plica.ir.op.shape import transpose
 from plica.ir.op.window import Window, sides, windows
 from plica.ir.type import TensorType, known, same_type, type_of
 from plica.rewrite.closed import are_finite, closed, value_of
@@ -197,11 +205,69 @@ def without_outside(m: PatternMatch) -> Expr | None:
     return conv(m.x, const(part, weight.dtype), m.strides, tuple(pads), m.dilation, m.groups)
 
 
+def along_axes(given: Any, rank: int, nothing: Any) -> list[Any]:
+    """What `space_to_batch` is given for its axes, for all axes but the first."""
+    return [*(given or ()), *[nothing] * (rank - 1 - len(given or ()))]
+
+
+def dilated(m: PatternMatch) -> Expr | None:
+    """The dilated convolution of one over blocks of pixels; crops come off its padding."""
+    data = type_of(m.x)
+    assert isinstance(data, TensorType)
+    rank = len(data.shape)
+    blocks = along_axes(m.block, rank, 1)
+    before, crops = (along_axes(of, rank, (0, 0)) for of in (m.sides, m.crops))
+    own = sides("nn.conv", m.padding, rank - 2)
+    padding = tuple([
+        (a[0] + step * p[0] - c[0], a[1] + step * p[1] - c[1])
+        for a, step, p, c in zip(before[1:], blocks[1:], own, crops[1:], strict=True)
+    ])  # fmt: skip
+    channels_too = blocks[0] > 1 or any((*before[0], *crops[0]))
+    if channels_too or min(map(min, padding)) < 0:
+        return None
+    return conv(m.x, m.w, padding=padding, dilation=tuple(blocks[1:]), groups=m.groups)
+
+
+def moved(m: PatternMatch, word: str, *, inward: bool) -> tuple[Any, Any, Any] | None:
+    """Axes, blocks and sides on the other side of a transpose that keeps the order of blocks."""
+    data = type_of(m.x)
+    assert isinstance(data, TensorType)
+    rank = len(data.shape)
+    axes = tuple([axis % rank for axis in m.axes or range(rank - 1, -1, -1)])
+    blocks, given = along_axes(m.block, rank, 1), along_axes(m[word], rank, (0, 0))
+    places = [axis if inward else at for at, axis in enumerate(axes)]
+    split = [
+        axis for axis, place in zip(axes, places, strict=True) if axis and blocks[place - 1] > 1
+    ]
+    if axes[0] or split != sorted(split):
+        return None
+    order = axes[1:] if inward else [axes.index(axis) for axis in range(1, rank)]
+    return axes, tuple([blocks[at - 1] for at in order]), tuple([given[at - 1] for at in order])
+
+
+def behind_transpose(m: PatternMatch) -> Expr | None:
+    """`space_to_batch` of the transposed tensor."""
+    if (found := moved(m, "sides", inward=True)) is None:
+        return None
+    axes, blocks, sides_ = found
+    return space_to_batch(transpose(m.x, axes), blocks, sides_, m.value)
+
+
+def before_transpose(m: PatternMatch) -> Expr | None:
+    """The transpose of `batch_to_space`."""
+    if (found := moved(m, "crops", inward=False)) is None:
+        return None
+    axes, blocks, crops = found
+    return transpose(batch_to_space(m.x, blocks, crops), axes)
+
+
 in_lowest = pad(x, widths, "constant", low)
 in_zeros_relu = pad(relu(f), widths, "constant", zero)
 slides = (kernel, strides, padding)
 greatest = max_pool(in_lowest, *slides, dilation, ceil)
 counted = avg_pool(in_zeros, *slides, count_include_pad=True)
+block, sides_, crops, axes, value = holes("block sides crops axes value")
+in_blocks = conv(space_to_batch(x, block, sides_, zero), w, 1, padding, 1, groups)
 
 # fmt: off
 PADDING: Final[Pack] = pack(
@@ -213,7 +279,11 @@ PADDING: Final[Pack] = pack(
     rule("max-pool-pad-relu", max_pool(in_zeros_relu, *slides), behind_relu, float=signless_zero),
     rule("avg-pool-pad", counted, into_avg_pool),
     rule("avg-pool-pad-alone", avg_pool(in_zeros, *slides), counts_alone),
-    version="2",
+    rule("conv-in-blocks", batch_to_space(in_blocks, block, crops), dilated),
+    rule("transpose-blocks", transpose(space_to_batch(x, block, sides_, value), axes),
+         behind_transpose),
+    rule("blocks-transpose", batch_to_space(transpose(x, axes), block, crops), before_transpose),
+    version="3",
     doc="An explicit pad becomes the padding of the convolution or pool behind it.",
 )
 # fmt: on

@@ -212,6 +212,11 @@ def layout(b: Builder) -> list[int]:
         b.op("TILE", [x, b.constant([2, 1, 1, 2])], (2, 4, 4, 8)),
         b.op("REVERSE_V2", [x, b.constant([1])], (1, 4, 4, 4)),
         b.op("PAD", [x, b.constant([[0, 0], [1, 2], [0, 1], [0, 0]])], (1, 7, 5, 4)),
+        b.op("BATCH_TO_SPACE_ND", [
+            b.op("SPACE_TO_BATCH_ND", [x, b.constant([2, 2]), b.constant([[1, 1], [0, 2]])],
+                 (4, 3, 3, 4)),
+            b.constant([2, 2]), b.constant([[1, 0], [0, 1]]),
+        ], (1, 5, 5, 4)),
         b.op("PADV2", [x, b.constant([[0, 0], [1, 2], [0, 1], [0, 0]]),
                        b.constant(-3.5, "float32")], (1, 7, 5, 4)),
         b.op("BROADCAST_TO", [x, b.constant([3, 4, 4, 4])], (3, 4, 4, 4)),

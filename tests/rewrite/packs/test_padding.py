@@ -68,6 +68,46 @@ def test_a_pad_stays(name: str) -> None:
     assert rewrite(KEPT[name], PADDING)[0] is KEPT[name]
 
 
+def blocks(word: str, of: Expr, block: Any, sides: Any = None) -> Expr:
+    return call(f"nn.{word}", of, block, sides)
+
+
+def between_blocks(channels: Any = (0, 0), crop: int = 1) -> Expr:
+    inside = blocks("space_to_batch", X, (1, 2, 2), (channels, (1, 2), (2, 1)))
+    return blocks(
+        "batch_to_space", call("nn.conv", inside, W), (1, 2, 2), ((0, 0), (0, crop), (0, 0))
+    )
+
+
+def test_a_convolution_over_blocks_is_dilated() -> None:
+    before = of(between_blocks(), X)
+    after, derivation = rewrite(before, PADDING)
+    assert isinstance(after, Module)
+    assert [step.rule.name for step in derivation.steps] == ["conv-in-blocks"]
+    x = numbers(2, 3, 5, 5)
+    assert np.array_equal(interpret(before, x), interpret(after, x))
+
+
+def test_transposes_move_out_of_blocks() -> None:
+    """As TensorFlow writes it: blocks of (n, h, w, c), a convolution of (n, c, h, w)."""
+    inside = blocks("space_to_batch", call("transpose", X, (0, 2, 3, 1)), (2, 2), ((1, 2), (2, 1)))
+    conv = call("nn.conv", call("transpose", inside, (0, 3, 1, 2)), W)
+    before = of(blocks("batch_to_space", call("transpose", conv, (0, 2, 3, 1)), (2, 2)), X)
+    after, _ = rewrite(before, PADDING)
+    assert isinstance(after, Module)
+    assert not {"nn.space_to_batch", "nn.batch_to_space"} & set(operators(after))
+    x = numbers(2, 3, 5, 5)
+    assert np.array_equal(interpret(before, x), interpret(after, x))
+
+
+def test_blocks_that_no_dilation_says_stay() -> None:
+    """More is cropped than was padded; blocks change their order in the batch."""
+    kept = between_blocks(crop=3)
+    assert rewrite(kept, PADDING)[0] is kept
+    turned = call("transpose", blocks("space_to_batch", X, (1, 5, 5)), (0, 1, 3, 2))
+    assert rewrite(turned, PADDING)[0] is turned
+
+
 def test_symbolic_sizes_fold_where_that_is_right_whatever_they_are() -> None:
     x = Var(Name("x"), tensor((dim_var("n"), 3, dim_var("h"), dim_var("h")), "f32"))
     assert isinstance(rewrite(call("nn.conv", pad(inner=x), W), PADDING)[0], Apply)
