@@ -51,7 +51,7 @@ def test_the_shipped_model_orders_unseen_work_as_documented() -> None:
         pairwise_accuracy(model.scores(each.packs), each.costs, tables.NOISE)
         for each in tables.read(["judge"])
     ]
-    assert round(float(np.mean(pairs)), 3) == 0.843
+    assert round(float(np.mean(pairs)), 3) == 0.832
 
 
 def test_an_unknown_group_names_those_that_there_are() -> None:
