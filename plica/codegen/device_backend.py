@@ -10,14 +10,15 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget, Backend
 from plica.codegen.code_artefact import CodeTexts, Later, artefact_of, sized
 from plica.codegen.compilation import Job, Lowered
-from plica.codegen.device_program import DeviceKernel, DeviceUnit, unit
+from plica.codegen.cuda.code import KernelCode
+from plica.codegen.device_program import Unit, check_unconditional, overlapping, unit_of
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.lower.shared_passes import APART, PLAN, SCATTER, WHOLE, WIDE, WINOGRAD, grouping
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
-from plica.codegen.program import Program
+from plica.codegen.program import Program, kernel_name
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
@@ -53,9 +54,9 @@ class DeviceLanguage:
     source: str
     """The kind of source that `exe.source` knows its text by."""
     triple: str
-    kernel_code: Callable[[Kernel, str, bool, bool], DeviceKernel]
+    kernel_code: Callable[[Kernel, str, bool, bool], KernelCode]
     """The functions of a kernel: its name, whether buffers are apart, and products fused."""
-    joined: Callable[[Sequence[DeviceKernel]], str]
+    joined: Callable[[Sequence[KernelCode]], str]
     needs: Callable[[str], tuple[str, ...]]
     """The extensions a text requires."""
     run: Callable[[bytes, DeviceProgram, Sequence[Any], Sequence[int], Sequence[str]], RunProgram]
@@ -66,15 +67,17 @@ class DeviceLanguage:
     code: Callable[[str], bytes] = str.encode
     """The text as passed to the device."""
 
-    def unit_of(self, program: Program, plan: WorkspacePlan, fused: bool) -> DeviceUnit:
+    def unit_of(self, program: Program, plan: WorkspacePlan, fused: bool) -> Unit:
         """The text of a program, and what it launches."""
+        check_unconditional(program)
+        overlap = overlapping(program, plan)
+        codes = [
+            self.kernel_code(kernel, kernel_name(number, program), number not in overlap, fused)
+            for number, kernel in enumerate(program.kernels)
+        ]
+        return unit_of(program, codes, self.joined(codes))
 
-        def code(kernel: Kernel, name: str, apart: bool) -> DeviceKernel:
-            return self.kernel_code(kernel, name, apart, fused)
-
-        return unit(program, plan, code, self.joined)
-
-    def lowered_unit(self, lowered: Lowered) -> DeviceUnit:
+    def lowered_unit(self, lowered: Lowered) -> Unit:
         """The same for lowered code; open sizes are refused."""
         return self.unit_of(
             lowered.program, sized(lowered, f"Code for {self.title}"), lowered.fused
@@ -82,11 +85,11 @@ class DeviceLanguage:
 
     def emit(self, lowered: Lowered, job: Job) -> Artefact:
         """All that will be loaded onto a device, here or elsewhere: none need be here."""
-        made = self.lowered_unit(lowered)
+        made, plan = self.lowered_unit(lowered), sized(lowered, self.title)
         machine = ArtefactMachine(self.triple, self.version(job.target), self.needs(made.text))
         return artefact_of(
             lowered, job, machine, (self.code(made.text),), sources=made.sources,
-            launched=made.launched, device=made.program,
+            launched=made.launched, device=_steps(made, lowered.program, plan),
         )  # fmt: skip
 
     def text(self, lowered: Later, job: Job, artefact: object = None) -> str:
@@ -102,8 +105,14 @@ class DeviceLanguage:
         """Code of a program on a device, as a function of this process."""
         made = self.unit_of(program, plan, fused)
         sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
-        run = self.run(self.code(made.text), made.program, (), sizes, self.needs(made.text))
+        run = self.run(
+            self.code(made.text), _steps(made, program, plan), (), sizes, self.needs(made.text)
+        )
         return called_back(run.call, len(sizes))
+
+
+def _steps(of: Unit, program: Program, plan: WorkspacePlan) -> DeviceProgram:
+    return DeviceProgram(of.steps, of.layout(program, plan))
 
 
 def device_backend(  # noqa: PLR0917  # a language, and the record of its target

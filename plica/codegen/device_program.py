@@ -2,97 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from attrs import frozen
 
+from plica.codegen.cuda.code import KernelCode
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
-from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Launched
-from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, arranged
+from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep, SlotLayout, arranged
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.verify import COPY
 
 
 @frozen
-class ItemFunction:
-    """A function of a kernel, and how many work items run it."""
-
-    name: str
-    items: int
-
-
-@frozen
-class DeviceKernel:
-    """The text of a kernel's functions, its launches, bytes of scratch, and what else it needs."""
+class Unit:
+    """The text of a program, its steps, and the bytes of scratch memory they share."""
 
     text: str
-    launches: tuple[ItemFunction, ...]
+    steps: tuple[DeviceStep, ...]
     scratch: tuple[int, ...]
-    helpers: frozenset[str] = frozenset()
+    launched: tuple[Launched, ...] = ()  # what each step does, for profiles
+    sources: tuple[str, ...] = ()  # the operators of each step
+    results: tuple[int, ...] = ()  # how many of the last slots of each step are written
+    parts: tuple[str, ...] = ()  # the text in parts that are compiled apart
+
+    def layout(self, program: Program, plan: WorkspacePlan) -> SlotLayout:
+        """Where the slots of the program and the scratch memory lie."""
+        sizes = [slot.bytes for slot in program.slots]
+        spaces = [slot.space for slot in program.slots]
+        return arranged(sizes, spaces, plan.where, plan.size, self.scratch)
 
 
-@frozen
-class DeviceUnit:
-    """The text of a program, and what it launches on which memory."""
-
-    text: str
-    program: DeviceProgram
-    launched: tuple[Launched, ...]
-    sources: tuple[str, ...]
-
-
-def unit(
-    program: Program,
-    plan: WorkspacePlan,
-    kernel_code: Callable[[Kernel, str, bool], DeviceKernel],
-    joined: Callable[[list[DeviceKernel]], str],
-) -> DeviceUnit:
-    """A program without choices; `kernel_code` is told whether a kernel's buffers are disjoint."""
+def unit_of(
+    program: Program, codes: Sequence[KernelCode], text: str, parts: tuple[str, ...] = ()
+) -> Unit:
+    """The steps of a program without choices, whose kernels have these codes in a text."""
     check_unconditional(program)
-    overlap = {
-        step.kernel
-        for step in program.regions[program.entry]
-        if isinstance(step, Launch)
-        and len({_place(s, program, plan) for s in step.args}) < len(step.args)
-    }
-    codes = [
-        kernel_code(kernel, kernel_name(number, program), number not in overlap)
-        for number, kernel in enumerate(program.kernels)
-    ]
     steps: list[DeviceStep] = []
     launched: list[Launched] = []
     sources: list[str] = []
     most: list[int] = []
+    results: list[int] = []
     for step in program.regions[program.entry]:
         if isinstance(step, Copy):
             size = program.slots[step.source].bytes
             steps.append(DeviceCopy(step.source, step.target, size))
             launched.append(Launched(COPY, 0, 2 * size))
             sources.append(COPY)
+            results.append(1)
             continue
         assert isinstance(step, Launch)
         code = codes[step.kernel]
         for number, size in enumerate(code.scratch):  # launches follow one another: they share it
             most[number : number + 1] = [max(size, *most[number : number + 1], 0)]
-        done = operations(program.kernels[step.kernel])
-        moved = sum(program.slots[slot].bytes for slot in step.args)
-        for each in code.launches:
-            grid = (each.items, 1, 1)
-            steps.append(DeviceLaunch(each.name, grid, (1, 1, 1), 0, step.args, len(code.scratch)))
-            launched.append(Launched(kernel_name(step.kernel, program), done, moved))
-            sources.append(step.source)
-    layout = arranged(
-        [slot.bytes for slot in program.slots],
-        [slot.space for slot in program.slots],
-        plan.where,
-        plan.size,
-        most,
+        steps += [
+            DeviceLaunch(
+                e.function, e.grid, e.block, e.shared, step.args, len(code.scratch), e.maps
+            )
+            for e in code.launches
+        ]
+        count, kernel = len(code.launches), program.kernels[step.kernel]
+        size = sum(program.slots[slot].bytes for slot in step.args)
+        launched += [Launched(kernel_name(step.kernel, program), operations(kernel), size)] * count
+        sources += [step.source] * count
+        results += [len(step.args) - kernel.inputs] * count
+    return Unit(
+        text, tuple(steps), tuple(most), tuple(launched), tuple(sources), tuple(results), parts
     )
-    made = DeviceProgram(tuple(steps), layout)
-    return DeviceUnit(joined(codes), made, tuple(launched), tuple(sources))
+
+
+def overlapping(program: Program, plan: WorkspacePlan) -> set[int]:
+    """The kernels of which two buffers are one in some launch."""
+    return {
+        step.kernel
+        for step in program.regions[program.entry]
+        if isinstance(step, Launch)
+        and len({_place(s, program, plan) for s in step.args}) < len(step.args)
+    }
 
 
 def check_unconditional(program: Program) -> None:

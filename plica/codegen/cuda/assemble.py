@@ -13,7 +13,7 @@ from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import TextInParts, cubins, unit
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.runtime.artefact import TRIPLE, Artefact, ArtefactMachine
-from plica.runtime.cuda.step import DeviceProgram, arranged
+from plica.runtime.cuda.step import DeviceProgram
 
 
 def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
@@ -51,9 +51,7 @@ def assembled(
         )  # fmt: skip
     made = unit(program, target.gpu, whole, job.workers, folder)
     sizes = [slot.bytes for slot in program.slots]
-    layout = arranged(
-        sizes, [slot.space for slot in program.slots], plan.where, plan.size, made.scratch
-    )
+    layout = made.layout(program, plan)
     device = DeviceProgram(made.steps, layout, branches(made, sizes, layout))
     return artefact_of(
         lowered, job, machine, code(made), versions=versions, sources=(), launched=made.launched,

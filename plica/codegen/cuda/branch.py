@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from plica.codegen.cuda.unit import Unit
+from plica.codegen.device_program import Unit
 from plica.runtime.cuda.step import DeviceCopy, SlotLayout
 
 Span: TypeAlias = tuple[int, int]  # where a tensor begins in memory, and where it ends

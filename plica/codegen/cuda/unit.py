@@ -8,24 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from attrs import frozen
-
 from plica.codegen.cuda.fold import WRITTEN_KERNELS, KernelCode, fold, joined, written
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
-from plica.codegen.device_program import check_unconditional
+from plica.codegen.device_program import Unit, check_unconditional, unit_of
 from plica.codegen.memory_plan import OVERWRITABLE, overwritable
 from plica.codegen.operation_count import OPERATIONS, operations
-from plica.codegen.program import Copy, Launch, Program, kernel_name
+from plica.codegen.program import Program, kernel_name
 from plica.codegen.workers import GroupTask, Workers, together
 from plica.core import Memo
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.statement import Kernel
-from plica.runtime.artefact import Launched
-from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.store import ArtefactStore, key_of
-from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu
 
 PART: Final = 8000  # characters after which a part of the text ends
@@ -45,18 +40,6 @@ class TextInParts(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]: ...
-
-
-@frozen
-class Unit:
-    """The text of a program, its steps, and the bytes of scratch memory they share."""
-
-    text: str
-    steps: tuple[DeviceStep, ...]
-    scratch: tuple[int, ...]
-    launched: tuple[Launched, ...] = ()  # what each step does, for profiles
-    parts: tuple[str, ...] = ()  # the text in parts that are compiled apart
-    results: tuple[int, ...] = ()  # how many of the last slots of each step are written
 
 
 def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:
@@ -101,34 +84,7 @@ def unit(
         codes.append(fold(kernel, name, does, folder=folder))
         check(codes[-1].launches, gpu or Gpu(), does)
     write_sources(codes)
-    steps: list[DeviceStep] = []
-    launched: list[Launched] = []
-    most: list[int] = []
-    results: list[int] = []
-    for step in program.regions[program.entry]:
-        if isinstance(step, Copy):
-            size = program.slots[step.source].bytes
-            steps.append(DeviceCopy(step.source, step.target, size))
-            launched.append(Launched(COPY, 0, 2 * size))
-            results.append(1)
-            continue
-        assert isinstance(step, Launch)
-        code = codes[step.kernel]
-        for number, size in enumerate(code.scratch):  # launches follow one another: they share it
-            most[number : number + 1] = [max(size, *most[number : number + 1], 0)]
-        steps += [
-            DeviceLaunch(
-                e.function, e.grid, e.block, e.shared, step.args, len(code.scratch), e.maps
-            )
-            for e in code.launches
-        ]
-        done = operations(program.kernels[step.kernel])
-        size = sum(program.slots[slot].bytes for slot in step.args)
-        name = kernel_name(step.kernel, program)
-        launched += [Launched(name, done, size) for _ in code.launches]
-        results += [len(step.args) - program.kernels[step.kernel].inputs] * len(code.launches)
-    parts = parts_of(codes, whole)
-    return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts, tuple(results))
+    return unit_of(program, codes, whole(codes), parts_of(codes, whole))
 
 
 def write_sources(codes: Sequence[KernelCode]) -> None:

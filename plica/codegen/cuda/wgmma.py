@@ -37,59 +37,39 @@ _HEAD: Final = "__device__ __forceinline__"
 def _multiply(kind: str, width: int, *, held: bool = False) -> str:
     """The instruction: of every eight columns a thread holds a pair in each of two rows.
 
-    The left operand is a descriptor, or `held` in registers.
+    The left operand is a descriptor, or `held` in registers.  Of bytes 32 terms are neighbours on
+    both sides, and sums are of i32.
     """
-    half = width // 4
-    sums = [f'"+f"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
-    lines = [", ".join(sums[at : at + 4]) for at in range(0, width // 2, 4)]
-    words = [f"%{n}" for n in range(width // 2)]
-    rows = [", ".join(words[at : at + 16]) for at in range(0, width // 2, 16)]
-    places = ', "\n      "'.join(rows)
-    after = width // 2
-    lines_ = (chr(44) + chr(10) + "        ").join(lines)
+    left, _, right = kind.partition("_")
+    if right:
+        sums, letter, shape = "int", "r", f"k32.s32.{SIGNS[left]}.{SIGNS[right]}"
+    else:
+        sums, letter, shape = "float", "f", f"k16.f32.{kind}.{kind}"
+    half, after = width // 4, width // 2
+    held_sums = [f'"+{letter}"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(after)]
+    lines = ",\n        ".join([", ".join(held_sums[at : at + 4]) for at in range(0, after, 4)])
+    words = [f"%{n}" for n in range(after)]
+    places = ', "\n      "'.join([", ".join(words[at : at + 16]) for at in range(0, after, 16)])
     if held:
-        left = ", ".join([f"%{after + n}" for n in range(4)])
-        given = f"{{{left}}}, %{after + 4}, p, 1, 1, 1;"
-        return f"""\
-{_HEAD} void p_multiply_held_{kind}_{width}(float* c, const unsigned int* a,
-                                            unsigned long long b) {{
-  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} {{"
-      "{places}}}, {given}\\n}}"
-      : {lines_}
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}}
-"""
-    given = f"%{after}, %{after + 1}, p, 1, 1, %{after + 2}, %{after + 3};"
+        head, name, a = "", f"held_{kind}", "const unsigned int* a"
+        fragments = ", ".join([f"%{after + n}" for n in range(4)])
+        given = f"{{{fragments}}}, %{after + 4}, p, 1, 1, 1;"
+        inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)'
+    else:
+        head, name, a = "template <int AT, int BT>\n", kind, "unsigned long long a"
+        given = f"%{after}, %{after + 1}, p" + (
+            ";" if right else f", 1, 1, %{after + 2}, %{after + 3};"
+        )
+        inputs = '"l"(a), "l"(b)' if right else '"l"(a), "l"(b), "n"(AT), "n"(BT)'
+    start = f"{_HEAD} void p_multiply_{name}_{width}("
+    between = f",\n{' ' * (44 if held else 47)}" if held or right else ", "
     return f"""\
-template <int AT, int BT>
-{_HEAD} void p_multiply_{kind}_{width}(float* c, unsigned long long a, unsigned long long b) {{
+{head}{start}{sums}* c, {a}{between}unsigned long long b) {{
   asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} {{"
+      "wgmma.mma_async.sync.aligned.m64n{width}{shape} {{"
       "{places}}}, {given}\\n}}"
-      : {lines_}
-      : "l"(a), "l"(b), "n"(AT), "n"(BT));
-}}
-"""
-
-
-def _multiply_bytes(left: str, right: str, width: int) -> str:
-    """The same of bytes, 32 terms of which are neighbours on both sides, with sums of i32."""
-    half = width // 4
-    sums = [f'"+r"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
-    lines = ",\n        ".join([", ".join(sums[at : at + 4]) for at in range(0, width // 2, 4)])
-    words = [f"%{n}" for n in range(width // 2)]
-    places = ', "\n      "'.join([", ".join(words[n : n + 16]) for n in range(0, width // 2, 16)])
-    kinds = f"{SIGNS[left]}.{SIGNS[right]}"
-    return f"""\
-template <int AT, int BT>
-{_HEAD} void p_multiply_{left}_{right}_{width}(int* c, unsigned long long a,
-                                               unsigned long long b) {{
-  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{width}k32.s32.{kinds} {{"
-      "{places}}}, %{width // 2}, %{width // 2 + 1}, p;\\n}}"
       : {lines}
-      : "l"(a), "l"(b));
+      : {inputs});
 }}
 """
 
@@ -182,11 +162,9 @@ template <int N>
   for (int n = 0; n < N; ++n) asm volatile("" : "+r"(c[n]) :: "memory");
 }}
 """,
-    **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in KINDS for width in WIDTHS},
     **{
-        f"p_multiply_{a}_{b}_{width}": _multiply_bytes(a, b, width)
-        for a in SIGNS
-        for b in SIGNS
+        f"p_multiply_{kind}_{width}": _multiply(kind, width)
+        for kind in PRODUCTS
         for width in WIDTHS
     },
     **{

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from plica.codegen.cuda.code import KernelCode
 from plica.codegen.device_backend import DeviceLanguage, device_backend
-from plica.codegen.device_program import DeviceKernel
 from plica.codegen.emit import clike
 from plica.codegen.emit.expression import Expressions
-from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.metal.dialect import HEAD, METAL, formulas, helpers, text_in_metal
+from plica.codegen.opencl.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.target import Target, named_target
 from plica.ir.loop import Buffer, For, Kernel, statements
 from plica.ir.type import known
@@ -27,15 +27,15 @@ from plica.runtime.emulator.gpu import missing
 UNROLLED: Final = 16  # turns that are written out, at most
 
 
-def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:
+def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> KernelCode:
     """The functions of a kernel; `apart` says that no two of its buffers overlap."""
     return item_kernel(kernel, name, apart, WORDS)
 
 
-def joined(of: Sequence[DeviceKernel]) -> str:
+def joined(of: Sequence[KernelCode]) -> str:
     """The text of several kernels, with what they call once."""
-    used = frozenset[str]().union(*[kernel.helpers for kernel in of])
-    body = "\n".join([helpers(used), *dict.fromkeys(kernel.text for kernel in of)])
+    used = frozenset[str]().union(*[code.helpers for code in of])
+    body = "\n".join([helpers(used), *dict.fromkeys(code.functions for code in of)])
     return f"{HEAD}\n{formulas(body)}{body}"
 
 

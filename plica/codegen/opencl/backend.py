@@ -12,14 +12,14 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
+from plica.codegen.cuda.code import KernelCode
 from plica.codegen.device_backend import DeviceLanguage, device_backend
-from plica.codegen.device_program import DeviceKernel
 from plica.codegen.emit import clike
 from plica.codegen.emit.expression import Expressions
-from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.emit.lane_store import ROLLED, LaneStore, has_lanes, in_lanes
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.opencl.dialect import DOUBLES, HEAD, OPENCL, helpers, text_in_opencl
+from plica.codegen.opencl.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.target import SpelledTarget, Target, unknown_target
 from plica.ir.loop import Buffer, For, Kernel, statements
 from plica.runtime.artefact import OPENCL_TRIPLE
@@ -68,17 +68,17 @@ def parse(text: str) -> OpenclTarget:
     return OpenclTarget(max(WIDTHS[0], min(WIDTHS[-1], here)))
 
 
-def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:
+def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> KernelCode:
     """The functions of a kernel; `apart` says that no two of its buffers overlap."""
     own = (f"{name}_item", "failed", "number")
     words = ItemWords(OPENCL, "get_global_id(0)", own, partial(_loops, fused), _function)
     return item_kernel(kernel, name, apart, words)
 
 
-def joined(of: Sequence[DeviceKernel]) -> str:
+def joined(of: Sequence[KernelCode]) -> str:
     """The text of several kernels, with what they call once."""
-    used = frozenset[str]().union(*[kernel.helpers for kernel in of])
-    body = "\n".join([helpers(used), *dict.fromkeys(kernel.text for kernel in of)])
+    used = frozenset[str]().union(*[code.helpers for code in of])
+    body = "\n".join([helpers(used), *dict.fromkeys(code.functions for code in of)])
     return f"{DOUBLES if 'double' in body else ''}{HEAD}\n{body}"
 
 

@@ -9,7 +9,7 @@
 >>> from plica.ir.type.dtype import f32
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, index(3), "serial", Store(y, (i,), x[i] + x[i])))
->>> "put_f32(y, u32(i), (t + t));" in kernel_code(double, "double", True, False).text
+>>> "put_f32(y, u32(i), (t + t));" in kernel_code(double, "double", True, False).functions
 True
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plica.codegen.device_program import DeviceKernel, ItemFunction
+from plica.codegen.cuda.code import KernelCode, KernelLaunch
 from plica.codegen.emit import clike
 from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.expression import Expressions, linear
@@ -50,23 +50,23 @@ _ATOMIC: Final = {
 }  # fmt: skip
 
 
-def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:
+def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> KernelCode:
     """The shaders of a kernel; whether its buffers are apart changes nothing, as all is one, and
     drivers fuse products as they like."""
     launches, scratch = launches_of(kernel)
     params = (*kernel.params, *scratch)
-    texts, functions = list[str](), list[ItemFunction]()
+    texts, functions = list[str](), list[KernelLaunch]()
     for number, launch in enumerate(launches):
         word = name if len(launches) == 1 else f"{name}_{number}"
         texts.append(f"{SHADER_MARK}{word}\n{_shader(launch, word, params)}")
-        functions.append(ItemFunction(word, launch.items))
+        functions.append(KernelLaunch(word, (launch.items, 1, 1), (1, 1, 1)))
     sizes = tuple([count_of(buffer) * buffer.dtype.bytes for buffer in scratch])
-    return DeviceKernel("\n".join(texts), tuple(functions), sizes)
+    return KernelCode("\n".join(texts), tuple(functions), sizes)
 
 
-def joined(of: Sequence[DeviceKernel]) -> str:
+def joined(of: Sequence[KernelCode]) -> str:
     """All shaders, one behind another."""
-    return "\n".join(dict.fromkeys(kernel.text for kernel in of))
+    return "\n".join(dict.fromkeys(code.functions for code in of))
 
 
 class WgslExpressions(Expressions):

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.codegen.device_program import DeviceKernel, ItemFunction
+from plica.codegen.cuda.code import KernelCode, KernelLaunch
 from plica.codegen.emit import clike
 from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.dialect import Dialect
@@ -44,11 +44,11 @@ class ItemWords:
     """A function of a name, over tensors which may not overlap, for this many items."""
 
 
-def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> DeviceKernel:
+def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> KernelCode:
     """The functions of a kernel; `apart` says that no two of its buffers overlap."""
     launches, scratch = launches_of(kernel)
     params = (*kernel.params, *scratch)
-    texts, functions, used = list[str](), list[ItemFunction](), set[str]()
+    texts, functions, used = list[str](), list[KernelLaunch](), set[str]()
     for number, launch in enumerate(launches):
         word = name if len(launches) == 1 else f"{name}_{number}"
         values = Expressions(words.dialect, Lines(1), Identifiers(words.dialect.reserved))
@@ -61,10 +61,10 @@ def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> Dev
         values.buffers.update({tensor.buffer: tensor.word for tensor in tensors})
         body = _body(launch, values, words, params)
         texts.append(words.function(word, tensors, apart, launch.items, body))
-        functions.append(ItemFunction(word, launch.items))
+        functions.append(KernelLaunch(word, (launch.items, 1, 1), (1, 1, 1)))
         used |= values.helpers
     sizes = tuple([count_of(buffer) * buffer.dtype.bytes for buffer in scratch])
-    return DeviceKernel("\n".join(texts), tuple(functions), sizes, frozenset(used))
+    return KernelCode("\n".join(texts), tuple(functions), sizes, frozenset(used))
 
 
 def _body(
