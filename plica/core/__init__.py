@@ -14,7 +14,7 @@ __all__ = [
     "ScriptError", "Task", "Term", "alpha_equal", "at", "children", "did_you_mean", "digest",
     "field_names", "first_difference", "fold", "fold_into", "free_vars", "fresh", "from_json",
     "ill_formed", "map_bottom_up", "map_top_down", "name_of", "parts_first", "post_order",
-    "rebuild", "rename", "substitute", "to_json", "universe", "variables_of",
+    "reached", "rebuild", "rename", "substitute", "to_json", "universe", "variables_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         map_top_down,
         parts_first,
         post_order,
+        reached,
         universe,
     )
     from plica.core.memo import Memo

@@ -73,6 +73,22 @@ def parts_first(parts: Callable[[K], Iterable[K]], *roots: K) -> list[K]:
     return order
 
 
+def reached(parts: Callable[[K], Iterable[K]], *roots: K) -> Iterator[K]:
+    """All distinct nodes below the roots, each before its parts, where `parts` returns those.
+
+    >>> list(reached(lambda n: [n // 2, n // 3] if n > 1 else [], 6))
+    [6, 3, 1, 2, 0]
+    """
+    seen: set[K] = set()
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(reversed(tuple(parts(node))))
+
+
 def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
     """Replace every node by `algebra(node, results of its children)`."""
     memo: dict[Term, R] = {}

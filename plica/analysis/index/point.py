@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core import CompilerBug, fold_into, parts_first, rebuild
+from plica.core import CompilerBug, fold_into, parts_first, reached, rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.type import bool_, i64
 
@@ -54,15 +54,8 @@ def structure_parts(node: sc.Scalar) -> list[sc.Scalar]:
 
 
 def structure_nodes(*roots: sc.Scalar) -> Iterator[sc.Scalar]:
-    """Each node of arithmetic or logic in some terms, once, the last parts first."""
-    seen: set[sc.Scalar] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in seen and is_structure(node):
-            seen.add(node)
-            yield node
-            stack += structure_parts(node)
+    """Each node of arithmetic or logic in some terms, once."""
+    return filter(is_structure, reached(structure_parts, *roots))
 
 
 def innermost(wanted: Callable[[sc.Scalar], bool], roots: Iterable[sc.Scalar]) -> sc.Scalar | None:

@@ -28,7 +28,7 @@ from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.point import replaced
 from plica.analysis.index.rules import ContextualRewrite
 from plica.analysis.index.sweep import RULES, swept
-from plica.core import Term
+from plica.core import reached
 from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.type import bool_, i64
 from plica.rewrite.derivation import Derivation, DerivationStep, at
@@ -139,7 +139,7 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
                 changed[node] = new
         if not changed:
             return term
-        term = _replaced(term, changed)
+        term = replaced(term, changed, _outside)
     return term
 
 
@@ -175,27 +175,11 @@ BRANCHES: Final[frozenset[type[Scalar]]] = frozenset({Select, And, Or, Reduce})
 @lru_cache(maxsize=4096)
 def _branches(term: Scalar) -> tuple[Scalar, ...]:
     """The outermost nodes whose parts are looked at under a condition or a binder; mostly none."""
-    found: list[Scalar] = []
-    seen: set[Term] = set()
-    stack: list[Scalar] = [term]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.__class__ in BRANCHES:
-            found.append(node)
-        elif not isinstance(node, ScalarVar | Lit):
-            stack += [kid for kid in reversed(node._children) if isinstance(kid, Scalar)]
-    return tuple(found)
+    return tuple([node for node in reached(_outside, term) if node.__class__ in BRANCHES])
 
 
-def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
-    """The term with other branches; nothing inside a branch is looked at."""
-
-    def parts(node: Scalar) -> list[Scalar]:
-        if isinstance(node, ScalarVar | Lit | Select | And | Or | Reduce):
-            return []
-        return [kid for kid in node._children if isinstance(kid, Scalar)]
-
-    return replaced(term, changed, parts)
+def _outside(node: Scalar) -> list[Scalar]:
+    """The parts of a node; nothing inside a branch is looked at."""
+    if node.__class__ in BRANCHES or isinstance(node, ScalarVar | Lit):
+        return []
+    return [kid for kid in node._children if isinstance(kid, Scalar)]

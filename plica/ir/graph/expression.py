@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed
+from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed, reached
 from plica.core.term import LARGE_BYTES
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
@@ -437,15 +437,8 @@ def attr(node: Apply | Function, name: str, default: Any = None) -> Any:
 
 def matches(root: Term) -> Iterator[Match]:
     """Every distinct match inside a term; terms known to contain none are skipped."""
-    seen: set[Term] = {root}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Expr) and getattr(node, "_settled", 0) == 2:
-            continue
-        if isinstance(node, Match):
-            yield node
-        for kid in reversed(node._children):
-            if kid not in seen:
-                seen.add(kid)
-                stack.append(kid)
+
+    def unsettled(node: Term) -> tuple[Term, ...]:
+        return () if getattr(node, "_settled", 0) == 2 else node._children
+
+    return (node for node in reached(unsettled, root) if isinstance(node, Match))

@@ -59,6 +59,19 @@ class RunLimits:
 GENEROUS: Final = RunLimits()
 
 
+# Any: each function takes nodes of its own class.
+_FIRST: Final[dict[type, Callable[[Any], tuple[ex.Expr, ...]]]] = {
+    ex.Let: lambda node: () if node.value.__class__ is ex.Function else (node.value,),
+    ex.LetDim: lambda node: (node.value,),
+    ex.Call: lambda node: (node.callee, *node.args),
+    ex.If: lambda node: (node.condition,),
+    ex.Match: lambda node: (node.value,),
+    ex.Tuple: lambda node: node.items,
+    ex.Project: lambda node: (node.value,),
+}
+"""What is evaluated before a node, in order."""
+
+
 class GraphMachine:
     """One run of a program."""
 
@@ -143,83 +156,46 @@ class GraphMachine:
                     if len(args) < len(node.args):
                         push(node)
                         stack.extend([arg for arg in node.args[::-1] if arg not in env])
+                elif kind in _FIRST and (
+                    missing := [part for part in _FIRST[kind](node) if part not in env]
+                ):
+                    push(node)
+                    stack.extend(missing[::-1])
                 elif kind is ex.Let:
-                    bound = node.value
-                    if bound.__class__ is ex.Function:
-                        env[node.var] = self.close(bound, env, node.var)
-                        target = node.body
-                    elif (value := get(bound)) is None:
-                        push(node)
-                        push(bound)
-                    else:
-                        env[node.var] = value
-                        target = node.body
+                    bound, var = node.value, node.var
+                    of_function = bound.__class__ is ex.Function
+                    env[var] = self.close(bound, env, var) if of_function else env[bound]
+                    target = node.body
                 elif kind is ex.LetDim:
-                    if (value := get(node.value)) is None:
-                        push(node)
-                        push(node.value)
-                    else:
-                        env[node.dim] = checked_size(str(node.dim.name), int(value))
-                        target = node.body
+                    env[node.dim] = checked_size(str(node.dim.name), int(env[node.value]))
+                    target = node.body
                 elif kind is ex.Var:
                     env[node] = self.globals.get(node) or self.definition(node)
                 elif kind is ex.Call:
-                    args = []
-                    if (callee := get(node.callee)) is None:
-                        push(node)
-                        push(node.callee)
+                    callee, args = env[node.callee], [env[arg] for arg in node.args]
+                    if callee.__class__ is Closure:
+                        code = codes.get(callee.function) or program.code(callee.function)
+                        inner = dict(callee.captured)
+                        if callee.itself is not None:
+                            inner[callee.itself] = callee
+                    elif callee.__class__ is ex.Constructor:
+                        env[node] = DataValue(callee.data, callee.index, callee.name, tuple(args))
                     else:
-                        for arg in node.args:
-                            if (value := get(arg)) is None:
-                                push(node)
-                                stack.extend([each for each in node.args[::-1] if each not in env])
-                                break
-                            args.append(value)
-                        else:
-                            if callee.__class__ is Closure:
-                                code = codes.get(callee.function) or program.code(callee.function)
-                                inner = dict(callee.captured)
-                                if callee.itself is not None:
-                                    inner[callee.itself] = callee
-                            elif callee.__class__ is ex.Constructor:
-                                env[node] = DataValue(
-                                    callee.data, callee.index, callee.name, tuple(args)
-                                )
-                            else:
-                                env[node] = callee.call(tuple(args))
+                        env[node] = callee.call(tuple(args))
                 elif kind is ex.If:
-                    if (value := get(node.condition)) is None:
-                        push(node)
-                        push(node.condition)
-                    else:
-                        target = node.then if value else node.orelse
+                    target = node.then if env[node.condition] else node.orelse
                 elif kind is ex.Match:
-                    if (value := get(node.value)) is None:
-                        push(node)
-                        push(node.value)
-                    else:
-                        for clause in node.clauses:
-                            if fits(clause.pattern, value, env):
-                                target = clause.body
-                                break
-                        else:
-                            raise unmatched(node, value)
-                elif kind is ex.Tuple:
-                    args = []
-                    for item in node.items:
-                        if (value := get(item)) is None:
-                            push(node)
-                            stack.extend([each for each in node.items[::-1] if each not in env])
+                    value = env[node.value]
+                    for clause in node.clauses:
+                        if fits(clause.pattern, value, env):
+                            target = clause.body
                             break
-                        args.append(value)
                     else:
-                        env[node] = tuple(args)
+                        raise unmatched(node, value)
+                elif kind is ex.Tuple:
+                    env[node] = tuple([env[item] for item in node.items])
                 elif kind is ex.Project:
-                    if (value := get(node.value)) is None:
-                        push(node)
-                        push(node.value)
-                    else:
-                        env[node] = value[node.index]
+                    env[node] = env[node.value][node.index]
                 elif kind is ex.Const:
                     env[node] = program.constant(node)
                 elif kind is ex.Function:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.core import Term, free_vars, substitute
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.statement import ACCUMULATING, TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
@@ -220,29 +220,15 @@ def _buffers(term: sc.Scalar) -> list[sc.Buffer]:
 @lru_cache(maxsize=4096)
 def _is_exact(root: sc.Scalar) -> bool:
     """Whether arrays give the same bits, and all sizes are numbers."""
-    seen: set[Term] = set()
-    stack: list[Term] = [root]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, (sc.Pow, *VECTORS)):
-            return False
-        if isinstance(node, sc.Intrinsic) and not _has_one_answer(node):
-            return False
-        if isinstance(node, sc.Reduce) and not all(
-            isinstance(extent, sc.Lit) for extent in node.extents
-        ):
-            return False
-        if isinstance(node, sc.Buffer):
-            if not all(isinstance(each, sc.Lit) for each in node.shape):
-                return False
-            continue
-        stack.extend(node._children)
-    return True
 
+    def is_exact(node: Term) -> bool:
+        match node:
+            case sc.Intrinsic(name, args):
+                row = ROWS.get(name)
+                return row is not None and row.is_exact and sc.dtype_of(args[0]).is_float
+            case sc.Reduce(extents=sizes) | sc.Buffer(shape=sizes):
+                return all(isinstance(size, sc.Lit) for size in sizes)
+            case _:
+                return not isinstance(node, (sc.Pow, *VECTORS))
 
-def _has_one_answer(of: sc.Intrinsic) -> bool:
-    row = ROWS.get(of.name)
-    return row is not None and row.is_exact and sc.dtype_of(of.args[0]).is_float
+    return all(map(is_exact, post_order(root)))

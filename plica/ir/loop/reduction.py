@@ -26,7 +26,17 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, rebuild, substitute
+from plica.core import (
+    Name,
+    Term,
+    free_vars,
+    fresh,
+    map_bottom_up,
+    post_order,
+    reached,
+    rebuild,
+    substitute,
+)
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known
@@ -83,24 +93,17 @@ def taken_out(
 
 def exposed(body: sc.Scalar) -> list[sc.Reduce]:
     """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
-    found: dict[sc.Reduce, None] = {}
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, sc.Scalar):
-            continue
-        seen.add(node)
+
+    def evaluated(node: Term) -> tuple[Term, ...]:
         match node:
             case sc.Reduce():
-                found[node] = None
-            case sc.Select(condition, _, _):
-                stack.append(condition)
-            case sc.And(left, _) | sc.Or(left, _):
-                stack.append(left)
+                return ()
+            case sc.Select(first, _, _) | sc.And(first, _) | sc.Or(first, _):
+                return (first,)
             case _:
-                stack.extend(reversed(node._children))
-    return list(found)
+                return node._children if isinstance(node, sc.Scalar) else ()
+
+    return [node for node in reached(evaluated, body) if isinstance(node, sc.Reduce)]
 
 
 def _single(
