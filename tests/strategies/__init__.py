@@ -2,12 +2,18 @@
 
 from plica.ir.generate.builder import types
 from plica.ir.generate.choice import names
-from plica.ir.generate.definition import EXTERNS
-from plica.ir.generate.inputs import inputs_for, values_of
-from plica.ir.generate.program import modules
+from plica.ir.generate.definition import EXTERNS, modules
 from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
 from plica.ir.generate.static import static_modules
-from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
+from plica.ir.generate.value import (
+    arrays,
+    constants,
+    dtypes,
+    inputs_for,
+    numbers,
+    small_shapes,
+    values_of,
+)
 from tests.strategies.mistake import MISTAKES, ill_typed
 from tests.strategies.surface import surface
 from tests.strategies.term import terms, toys

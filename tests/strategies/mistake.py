@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.generate.program import modules
+from plica.ir.generate.definition import modules
 from plica.ir.graph.expression import (
     Apply,
     Call,

@@ -13,7 +13,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.generate.builder import types
 from plica.ir.generate.choice import names
-from plica.ir.generate.program import modules
+from plica.ir.generate.definition import modules
 from plica.ir.generate.scalar import computes, index_terms, kernels, scalars
 from plica.ir.type.dtype import f32
 

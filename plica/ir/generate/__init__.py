@@ -26,12 +26,18 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.ir.generate.builder import types
     from plica.ir.generate.choice import names
-    from plica.ir.generate.definition import EXTERNS
-    from plica.ir.generate.inputs import inputs_for, values_of
+    from plica.ir.generate.definition import EXTERNS, modules
     from plica.ir.generate.loop import block_kernels
-    from plica.ir.generate.program import modules
     from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
     from plica.ir.generate.static import static_modules
-    from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
+    from plica.ir.generate.value import (
+        arrays,
+        constants,
+        dtypes,
+        inputs_for,
+        numbers,
+        small_shapes,
+        values_of,
+    )
 else:
     lazily(__name__)

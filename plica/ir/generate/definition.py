@@ -1,7 +1,9 @@
-"""Definitions of a module: data types, externs, and functions by templates that terminate.
+"""Well-typed modules that cover every construct of the graph language.
 
-A recursive function counts down from at most `DEPTH`, whatever it is given, or follows the
-structure of a data value.
+Types are known by construction: every variable is typed, every polymorphic call has its type
+arguments, and there is no `Literal`; so generation does not depend on inference, and inference can
+be tested against it. Every module terminates on every input: a recursive function counts down from
+at most `DEPTH`, whatever it is given, or follows the structure of a data value.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from hypothesis import assume, strategies as st
+from hypothesis.strategies import DrawFn
 
 from plica.core import Name, post_order
 from plica.ir.generate.builder import Builder, catch_all, dims_in, fields_of, is_first_order
@@ -19,7 +22,16 @@ from plica.ir.generate.scalar import dims as dims_over
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
 from plica.ir.graph.check import variables_in
-from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import (
+    ConstructorDef,
+    DataDef,
+    Defined,
+    Definition,
+    Extern,
+    Module,
+    module,
+)
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar, i64
 
@@ -322,3 +334,36 @@ def _global(builder: Builder, function: ex.Function) -> ex.Var:
 
 
 _SCALAR: Final = TensorType((), i64)
+
+
+@st.composite
+def modules(draw: DrawFn, externs: bool = False, depth: int = 2) -> Module:
+    """Modules with data types, functions of every template, and a main function.
+
+    With `externs` some call functions defined elsewhere: `EXTERNS` gives their meaning.
+    """
+    builder = Builder(draw)
+    builder.settle_palette()
+    definitions: Definitions = []
+    for _ in range(builder.count(0, 2)):
+        made = data_type(builder)
+        builder.data.append(made)
+        definitions.append(made)
+    pool: list[KnownExpression] = []
+    if externs:
+        definitions += [extern(builder) for _ in range(builder.count(0, 2))]
+        pool += [KnownExpression(var, typed(var)) for var, _ in definitions if isinstance(var, Var)]
+    for name, definition in builder.data:
+        if not definition.types:  # constructors are functions too, where they need no type
+            ways = builder.constructors_of(name)
+            pool += [
+                KnownExpression(way, way.type) for way in ways if isinstance(way.type, FuncType)
+            ]
+    for _ in range(builder.count(0, 3)):
+        template = builder.choose(TEMPLATES)
+        found = template(builder, GenerationScope(list(pool)), depth)
+        definitions += found
+        pool += [KnownExpression(var, typed(var)) for var, _ in found if isinstance(var, Var)]
+    root, function = main(builder, GenerationScope(list(pool)), depth)
+    definitions.append((root, function))
+    return module(dict(definitions), root)

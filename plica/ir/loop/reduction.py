@@ -103,7 +103,8 @@ def exposed(body: sc.Scalar) -> list[sc.Reduce]:
             case _:
                 return node._children if isinstance(node, sc.Scalar) else ()
 
-    return [node for node in reached(evaluated, body) if isinstance(node, sc.Reduce)]
+    root: Term = body
+    return [node for node in reached(evaluated, root) if isinstance(node, sc.Reduce)]
 
 
 def _single(

@@ -11,13 +11,13 @@ from hypothesis.strategies import DrawFn
 
 from plica.ir.generate.builder import Builder
 from plica.ir.generate.choice import pick
-from plica.ir.generate.inputs import inputs_for
+from plica.ir.generate.definition import modules
 from plica.ir.generate.measured import measured_program
 from plica.ir.generate.neural import any_operator
 from plica.ir.generate.operation import operation
-from plica.ir.generate.program import modules
 from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.static import static_modules
+from plica.ir.generate.value import inputs_for
 from plica.ir.graph import Expr, Function, Module, Tuple, Var, module
 from plica.ir.type import FuncType, TupleType, infer, type_of
 from plica.rewrite.check.data import array

@@ -14,6 +14,7 @@ def affine(x: Buffer[(3,), f32], out: Buffer[(3,), f32]):
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -21,11 +22,11 @@ from typing import Any, Final, TypeAlias
 from plica.core import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Scalar, ScalarVar
-from plica.ir.text.show import statement_part
-from plica.ir.text.show.attribute import string_text
+from plica.ir.loop.statement import Annotations, Block, For, counted_in
+from plica.ir.text.show.attribute import string_text, value_text
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.scalar import Root, ScalarNames, ScalarPrinter
-from plica.ir.text.show.type import parenthesised
+from plica.ir.text.show.type import TypePrinter, parenthesised
 from plica.ir.text.word import BITS, DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
 from plica.ir.type import i64
 
@@ -90,7 +91,7 @@ def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
     if kernel.params[kernel.inputs :] != tuple(st.written(kernel.body, kernel.params)):
         options.append(f"inputs={kernel.inputs}")
     if kernel.annotations:
-        options.append(f"annotations={statement_part.dict_text(kernel.annotations)}")
+        options.append(f"annotations={_dict_text(kernel.annotations)}")
     return f"@plica.kernel({', '.join(options)})" if options else "@plica.kernel"
 
 
@@ -271,9 +272,9 @@ class _Printer:
         """A loop, or several plain ones at once whose extents do not depend on one another."""
         chain = [stmt]
         outer = {stmt.var}
-        while statement_part.is_plain(chain[-1]):
+        while _is_plain(chain[-1]):
             inner = chain[-1].body
-            if not (isinstance(inner, st.For) and statement_part.is_plain(inner)):
+            if not (isinstance(inner, st.For) and _is_plain(inner)):
                 break
             if not outer.isdisjoint(free_vars(inner.extent)):
                 break
@@ -296,7 +297,7 @@ class _Printer:
             self.words.add("grid")
             return f"grid({', '.join(texts)})"
         loop = chain[0]
-        notes = statement_part.keywords(loop.annotations)
+        notes = _keywords(loop.annotations)
         if loop.var.dtype is not st.counted_in(loop.extent):
             notes.insert(0, f"{BITS}={8 * loop.var.dtype.bytes}")
         if loop.kind in st.THREADS:
@@ -309,7 +310,7 @@ class _Printer:
     def _block(self, stmt: st.Block, level: int, out: Lines) -> None:
         pad = "    " * level
         self.words.add("block")
-        short = statement_part.is_short(stmt, self.extents)
+        short = _is_short(stmt, self.extents)
         roots: list[Root] = []
         if not short:
             pairs = zip(stmt.extents, stmt.bindings, strict=True)
@@ -331,7 +332,7 @@ class _Printer:
         if stmt.predicate is not st.TRUE:
             parts.append(f"where={texts[-1]}")
         if stmt.annotations:
-            parts.append(f"annotations={statement_part.dict_text(stmt.annotations)}")
+            parts.append(f"annotations={_dict_text(stmt.annotations)}")
         out.extend(_wrapped(f"{pad}with block(", parts, "):"))
         self.extents |= dict(zip(stmt.vars, stmt.extents, strict=True))
         self.work.append(lambda: _restore(self.extents, saved))
@@ -367,7 +368,7 @@ class _Printer:
         for operand in operands:
             if isinstance(operand, st.Region):
                 for start, extent in zip(operand.starts, operand.extents, strict=True):
-                    roots += [(start, i64), (statement_part.stop(start, extent), i64)]
+                    roots += [(start, i64), (_stop(start, extent), i64)]
             else:
                 roots.append((operand, None))
         before, texts = self.scalars.lines(roots)
@@ -376,10 +377,7 @@ class _Printer:
         shown = []
         for operand in operands:
             if isinstance(operand, st.Region):
-                parts = [
-                    statement_part.slice_text(next(rest), next(rest), e, whole)
-                    for e in operand.extents
-                ]
+                parts = [_slice_text(next(rest), next(rest), e, whole) for e in operand.extents]
                 inside = ", ".join(parts) or "..."
                 shown.append(f"{self.names.of(operand.buffer)}[{inside}]")
             else:
@@ -393,3 +391,73 @@ def _restore(table: dict[ScalarVar, Scalar], saved: Mapping[ScalarVar, Scalar | 
             del table[var]
         else:
             table[var] = before
+
+
+# --- parts of statements: slices, annotations, and what a header leaves out ---
+
+
+ONE: Final = Lit(1, i64)
+ZERO: Final = Lit(0, i64)
+
+
+def _is_plain(loop: For) -> bool:
+    """Whether a loop is serial, with nothing said about it."""
+    usual = loop.var.dtype is counted_in(loop.extent)
+    return loop.kind == "serial" and not loop.annotations and usual
+
+
+def _is_short(block: Block, extents: Mapping[ScalarVar, Scalar]) -> bool:
+    """Whether each variable of a block is just a loop around it, and the text can say so."""
+    loops = [binding for binding in block.bindings if isinstance(binding, ScalarVar)]
+    if not loops or len(loops) != len(block.vars) or len(set(loops)) != len(loops):
+        return False
+    if any(extents.get(a) is not e for a, e in zip(loops, block.extents, strict=True)):
+        return False
+    runs = [kind for i, kind in enumerate(block.kinds) if i == 0 or block.kinds[i - 1] != kind]
+    if len(set(runs)) != len(runs):
+        return False
+    inside = (block.init, block.body, *block.reads, *block.writes)
+    mine = set(block.vars)
+    return not any(
+        var in loops and var not in mine
+        for part in inside
+        if part is not None
+        for var in free_vars(part)
+    )
+
+
+def _stop(start: Scalar, extent: Scalar) -> Scalar:
+    """The end of a slice; the reader recovers the extent from it."""
+    if start is ZERO:
+        return extent
+    if isinstance(start, Lit) and isinstance(extent, Lit) and extent.dtype is start.dtype is i64:
+        end = start.value + extent.value
+        if end < 2**63 and end >= -(2**63):
+            return Lit(end, i64)
+    return Add(start, extent)
+
+
+def _slice_text(start: str, end: str, extent: Scalar, whole: bool) -> str:
+    """A slice; a single element is an index unless `whole` holds."""
+    if extent is ONE and not whole:
+        return start
+    return f"{start} : {end}" if " " in start or " " in end else f"{start}:{end}"
+
+
+def _keywords(annotations: Annotations) -> list[str]:
+    """Annotations as keywords where all their keys can be, otherwise as a dict."""
+    if all(key.isidentifier() and key.isascii() and _is_free(key) for key, _ in annotations):
+        return [f"{key}={value_text(value, TypePrinter())}" for key, value in annotations]
+    return [f"annotations={_dict_text(annotations)}"]
+
+
+def _is_free(key: str) -> bool:
+    return key not in ("annotations", BITS) and not keyword.iskeyword(key)
+
+
+def _dict_text(annotations: Annotations) -> str:
+    """Annotations as a dict."""
+    inside = [
+        f"{string_text(key)}: {value_text(value, TypePrinter())}" for key, value in annotations
+    ]
+    return f"{{{', '.join(inside)}}}"
