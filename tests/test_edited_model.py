@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import plica
 from plica.codegen.backend import find_target
-from plica.core.deferred import LOOKED_AT, StoredBytes, unobserved
+from plica.core.deferred import OBSERVED, StoredBytes, unobserved
 from plica.core.encode import to_json
 from plica.core.name import Name
 from plica.frontend.onnx.fuzz import random_case
@@ -393,12 +393,12 @@ def test_reading_what_is_made_of_a_tensor_is_looking_at_it() -> None:
     assert [each.name for each in recipe.args if isinstance(each, Var)] == [
         Name(weight.data.digest)
     ]
-    assert weight.data.digest not in LOOKED_AT
+    assert not OBSERVED.looked_among({weight.data.digest})
 
     def unknown(of: Expr) -> Array | None:
         return None
 
     assert not provenance.answered("is-tame", [made], lambda of: np.array([np.nan]))
-    assert weight.data.digest not in LOOKED_AT
+    assert not OBSERVED.looked_among({weight.data.digest})
     assert not provenance.answered("is-tame", [made], unknown)
-    assert weight.data.digest in LOOKED_AT
+    assert OBSERVED.looked_among({weight.data.digest})

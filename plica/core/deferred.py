@@ -9,29 +9,93 @@ their origins are, and otherwise have equal digests if their bytes are equal.
 (2, True, b'  ')
 
 Stored bytes of a model are identified by their digest, so compiled code can be reused for models
-that differ only in bytes the compiler never read.  The digests of bytes that it did read are
-recorded for the lifetime of the process, since results that depend on them may be cached.  Reads
-that only produce other deferred bytes, whose origin names their source, are not recorded
-(`unobserved`).
+that differ only in bytes the compiler never read.  What it did read, and what it only asked about,
+is recorded (`OBSERVED`).  Reads that only produce other deferred bytes, whose origin names their
+source, are not recorded (`unobserved`).
 
 >>> weight = StoredBytes(b"1234")
 >>> with unobserved():
-...     bytes(weight.read()), weight.digest in LOOKED_AT
-(b'1234', False)
->>> bytes(weight.read()), weight.digest in LOOKED_AT
+...     bytes(weight.read()), sorted(OBSERVED.looked_among({weight.digest}))
+(b'1234', [])
+>>> bytes(weight.read()), OBSERVED.looked_among({weight.digest}) == {weight.digest}
 (b'1234', True)
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, TypeAlias
 
-LOOKED_AT: Final[set[str]] = set()  # the digests of stored bytes that a result may depend on
+Asked: TypeAlias = tuple[str, tuple[str, ...]]
+"""A question and the recipes of what it is asked about."""
+
 _UNOBSERVED: Final[ContextVar[bool]] = ContextVar("unobserved", default=False)
+
+
+class Observations:
+    """Which stored bytes results may depend on, by their digests, and the answers to questions
+    about others.
+
+    They live as long as what caches such results.  More than `max_answers` are forgotten, and what
+    they are about counts as looked at; after more than `max_looks`, everything does.
+
+    >>> few = Observations(max_looks=2, max_answers=1)
+    >>> few.answer(("is-even", ("a",)), True, frozenset("a"))
+    >>> few.dependence({"a", "b"})
+    (frozenset(), [('is-even', ('a',), True)])
+    >>> few.answer(("is-even", ("b",)), False, frozenset("b"))
+    >>> few.dependence({"a", "c"})
+    (frozenset({'a'}), [])
+    >>> few.look_at("d"), few.dependence({"c"})
+    (None, (frozenset({'c'}), []))
+    """
+
+    def __init__(self, max_looks: int, max_answers: int) -> None:
+        self.max_looks, self.max_answers = max_looks, max_answers
+        self._looked: set[str] | None = set()  # None: everything
+        self._answers: dict[Asked, tuple[bool, frozenset[str]]] = {}
+
+    def look_at(self, leaves: Iterable[str]) -> None:
+        """Record that a result depends on stored bytes."""
+        if (looked := self._looked) is not None:
+            looked.update(leaves)
+            if len(looked) > self.max_looks:
+                self._looked = None
+
+    def answer(self, asked: Asked, answer: bool, leaves: frozenset[str]) -> None:
+        """Record that a result depends on an answer about what is made of stored bytes."""
+        self._answers[asked] = answer, leaves
+        if len(self._answers) > self.max_answers:
+            self.look_at([leaf for _, leaves in self._answers.values() for leaf in leaves])
+            self._answers.clear()
+
+    def looked_among(self, among: Set[str]) -> frozenset[str]:
+        """Those that a result may depend on."""
+        return frozenset(among if self._looked is None else among & self._looked)
+
+    def dependence(
+        self, among: Set[str]
+    ) -> tuple[frozenset[str], list[tuple[str, tuple[str, ...], bool]]]:
+        """Which of some tensors something may depend on, and the answers to questions about the
+        others.
+
+        An answer about something else, too, cannot be found again: it counts as looking at them.
+        """
+        looked = self.looked_among(among)
+        answers: list[tuple[str, tuple[str, ...], bool]] = []
+        for (question, recipes), (answer, leaves) in self._answers.items():
+            if leaves <= among:
+                answers.append((question, recipes, answer))
+            else:
+                looked |= leaves & among
+        return looked, answers
+
+
+OBSERVED: Final = Observations(max_looks=1 << 18, max_answers=1 << 14)
+"""Those of this process: its caches of compiled parts end with it."""
 
 
 @contextmanager
@@ -47,7 +111,7 @@ def unobserved() -> Iterator[None]:
 def look_at(leaves: Iterable[str]) -> None:
     """Record that a result depends on stored bytes, by their digests."""
     if not _UNOBSERVED.get():
-        LOOKED_AT.update(leaves)
+        OBSERVED.look_at(leaves)
 
 
 class DeferredBytes:

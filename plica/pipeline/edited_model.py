@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from plica.core.deferred import OBSERVED
 from plica.runtime.archive import Piece
 from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore, is_key, key_of
@@ -21,7 +22,7 @@ with lazy_imports(__name__):  # who keeps something has them, who edits one laye
     from plica.ir.graph.expression import Const
     from plica.ir.graph.module import Module
     from plica.ir.graph.plain_recipe import array_by
-    from plica.ir.graph.provenance import dependence, leaves_of
+    from plica.ir.graph.provenance import leaves_of
     from plica.ir.graph.weight_array import answer_to
     from plica.pipeline.model_query import ModelQuery
     from plica.schedule.recipe import followed, packed_text
@@ -54,7 +55,7 @@ def keep_recipes(
             recipes.append((sum(1 for piece in before if len(piece)), text))
             free |= leaves
     named = leaves_of(module)
-    looked, answers = dependence(named | free | fixed)
+    looked, answers = OBSERVED.dependence(named | free | fixed)
     note = {"recipes": recipes, "free": sorted(free - fixed - looked), "answers": answers,
             "leaves": sorted(named)}  # fmt: skip
     store.put(key_of("recipes", entry), json.dumps(note).encode())
@@ -70,7 +71,7 @@ def keep_structure(of: ModelQuery, note: Mapping[str, Any]) -> None:  # Any: JSO
     if told is None or (kept := _recipes(told)) is None:
         return
     digests = [tensor.digest for tensor in of.model.tensors]
-    looked, answers = dependence(frozenset(digests))
+    looked, answers = OBSERVED.dependence(frozenset(digests))
     free = sorted({*kept["free"]}.intersection(digests) - looked)
     if not free:
         return

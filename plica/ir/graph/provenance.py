@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from plica.core import DeferredBytes, Name, Term, map_bottom_up, post_order, to_json
-from plica.core.deferred import LOOKED_AT, StoredBytes, look_at, unobserved
+from plica.core.deferred import OBSERVED, StoredBytes, look_at, unobserved
 from plica.core.term import LARGE_BYTES
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
@@ -51,9 +51,6 @@ MAX_RECIPE_CHARACTERS: Final = 1 << 16
 """The maximum length of a recipe; constants with longer recipes, such as large constants the model
 does not store, count as inspected (`answered`) or are stored as they are (`plica.schedule.recipe`).
 """
-
-MAX_ANSWERS: Final = 1 << 14
-"""The number of recorded answers; beyond it, the subjects count as inspected."""
 
 
 def stored_const(array: Array, listed: bool = True) -> Const:
@@ -208,11 +205,6 @@ _ROUNDED_ONCE: Final = ("<f4", "<f8")  # dtypes in which numpy computes as the i
 # --- questions ------------------------------------------------------------------------------------
 
 
-Asked: TypeAlias = tuple[str, tuple[str, ...]]
-ANSWERS: Final[dict[Asked, tuple[bool, frozenset[str]]]] = {}
-"""Queries and the recipes of their subjects, with answers and leaves."""
-
-
 def answered(
     question: str, subjects: Sequence[Expr], value_of: Callable[[Expr], Array | None]
 ) -> bool:
@@ -229,24 +221,5 @@ def answered(
         if sum(map(len, asked[1])) > MAX_RECIPE_CHARACTERS:
             look_at(leaves)
             return answer
-        ANSWERS[asked] = answer, leaves
-        if len(ANSWERS) > MAX_ANSWERS:
-            look_at(leaf for _, leaves in ANSWERS.values() for leaf in leaves)
-            ANSWERS.clear()
+        OBSERVED.answer(asked, answer, leaves)
     return answer
-
-
-def dependence(among: Set[str]) -> tuple[frozenset[str], list[tuple[str, tuple[str, ...], bool]]]:
-    """Which of the tensors of a model something may depend on, by their digests, and the answers to
-    questions about the others.
-
-    An answer about something else, too, cannot be found again: it counts as looking at them.
-    """
-    looked = among & LOOKED_AT
-    answers: list[tuple[str, tuple[str, ...], bool]] = []
-    for (question, recipes), (answer, leaves) in ANSWERS.items():
-        if leaves <= among:
-            answers.append((question, recipes, answer))
-        else:
-            looked |= leaves & among
-    return frozenset(looked), answers
