@@ -13,7 +13,8 @@ from plica.core import Term, substitute
 from plica.ir.loop.scalar import Buffer, Max, Min, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, LoopKind, Stmt, Store
 from plica.schedule.default.gpu.attention_chain import Chain, factored, seen_keys
-from plica.schedule.default.gpu.attention_tile import LANES, STEP, AttentionTile
+from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile
+from plica.schedule.default.gpu.machine import LANES
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.thread_code import ThreadNames, axes_of, only_within, within
 

@@ -14,9 +14,9 @@ from attrs import frozen
 
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.type import DType, f32
+from plica.schedule.default.gpu.machine import LANES
 from plica.schedule.default.gpu.tensor_core_meaning import mma
 
-LANES: Final = 32  # threads of a warp
 STEP: Final = 16  # terms of two bytes that tensor cores multiply at once
 
 

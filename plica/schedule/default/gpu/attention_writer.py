@@ -53,8 +53,8 @@ from plica.ir.loop.statement import Invoke, LoopKind
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain, power, scale_of
 from plica.schedule.default.gpu.attention_side import AttentionSides
-from plica.schedule.default.gpu.attention_tile import LANES, AttentionTile, scores_mma
-from plica.schedule.default.gpu.machine import vector_lanes
+from plica.schedule.default.gpu.attention_tile import AttentionTile, scores_mma
+from plica.schedule.default.gpu.machine import LANES, vector_lanes
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.thread_code import only_within, region_of, within

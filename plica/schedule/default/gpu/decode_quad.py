@@ -25,16 +25,9 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, Stmt, Store, seq
 from plica.schedule.default.gpu.attention_chain import Chain, rows_of
 from plica.schedule.default.gpu.cost import EXPONENT, STREAM, ends_of
-from plica.schedule.default.gpu.decode_tile import (
-    FEW_ROWS,
-    LANES,
-    PARTS,
-    WARPS,
-    DecodeTile,
-    lanes_for,
-)
+from plica.schedule.default.gpu.decode_tile import FEW_ROWS, PARTS, WARPS, DecodeTile, lanes_for
 from plica.schedule.default.gpu.decode_writer import ZERO, DecodeWriter, Weighed
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import LANES, Gpu
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.thread_code import ThreadNames, only_within, region_of
 from plica.schedule.default.gpu.warp_meaning import quad_mix, quad_mma

@@ -12,9 +12,8 @@ from attrs import frozen
 
 from plica.schedule.default.gpu.attention_chain import Chain, neighbours
 from plica.schedule.default.gpu.cost import STREAM, ends_of
-from plica.schedule.default.gpu.machine import Gpu, power_of_two
+from plica.schedule.default.gpu.machine import LANES, Gpu, power_of_two
 
-LANES: Final = 32  # threads of a warp
 WARPS: Final = 4  # warps of a block
 TOGETHER: Final = 8
 """Rows that a block has, and vectors that a thread has or has under way, at most."""

@@ -49,13 +49,13 @@ from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain
 from plica.schedule.default.gpu.decode_tile import (
     FEW_ROWS,
-    LANES,
     TOGETHER,
     WARPS,
     DecodeTile,
     KeyLanes,
     lanes_for,
 )
+from plica.schedule.default.gpu.machine import LANES
 from plica.schedule.default.gpu.read_ahead import ReadAhead
 from plica.schedule.default.gpu.thread_code import (
     Guard,

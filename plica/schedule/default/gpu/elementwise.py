@@ -35,7 +35,7 @@ from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule import primitive as pr
-from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.machine import THREADS_AT_ONCE, VECTOR_BYTES, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import computed_there
 from plica.schedule.default.gpu.row_passes import lies_along
 from plica.schedule.default.gpu.shape import BlockStage
@@ -43,7 +43,6 @@ from plica.schedule.default.gpu.thread_code import digits, flattened
 from plica.schedule.do import Body, do
 
 TURNS: Final = 2  # the vectors in flight per thread, if there are enough for all threads
-BUSY: Final = 2048  # threads that a processor runs at once
 
 
 SHARED: Final = 8
@@ -69,7 +68,7 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
     threads = gpu.threads_for(units)
     if even:
         threads = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
-    many = elements >= 2 * gpu.processors * BUSY * lanes * TURNS
+    many = elements >= 2 * gpu.processors * THREADS_AT_ONCE * lanes * TURNS
     twice = units % (threads * TURNS) == 0
     return ThreadTiling(threads, TURNS if many and twice else 1, lanes)
 
@@ -121,7 +120,7 @@ def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
             return None
     if any(load.buffer in flat and not lies_along(load, one.axes, sizes) for load in loads(value)):
         return None
-    lanes = WIDE // max(buffer.dtype.bytes for buffer in flat)
+    lanes = VECTOR_BYTES // max(buffer.dtype.bytes for buffer in flat)
     if len(flat) == 1 or lanes < 2 or count < lanes * gpu.most or sizes[wide[-1]] % lanes == 0:
         return None
     place = Names(of).var("i")

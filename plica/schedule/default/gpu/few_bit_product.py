@@ -28,8 +28,7 @@ from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, Stmt, S
 from plica.ir.type import DType, f32, i32, u8
 from plica.schedule.default.few_bits import FewBits, few_bits
 from plica.schedule.default.gpu.cost import ENDS, STREAM
-from plica.schedule.default.gpu.decode_tile import LANES
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import LANES, VECTOR_BYTES, Gpu
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.thread_code import ThreadNames, region_of
@@ -40,7 +39,6 @@ MOST_ROWS: Final = 16
 
 BITS: Final = (2, 4, 8)
 
-WIDE: Final = 16  # bytes that one instruction moves
 TILE: Final = 16  # rows of the weight that tensor cores multiply at once
 
 
@@ -88,7 +86,7 @@ def few_bit_cost(of: FewBits, tile: FewBitTile, gpu: Gpu) -> float:
     registers = 48 + 16 * -(-data_rows(of) // OCTET)
     beside = min(blocks, max(1, gpu.registers // (LANES * tile.warps * registers)))
     read = TILE * groups * (held * i32.bytes + of.dtype.bytes + u8.bytes)
-    with_words = min(tile.warps, -(-groups * held * i32.bytes // (QUADS * WIDE)))
+    with_words = min(tile.warps, -(-groups * held * i32.bytes // (QUADS * VECTOR_BYTES)))
     waiting = 1 + ALONE / (beside * with_words)
     return blocks * read / STREAM * waiting + -(-blocks // beside) * ENDS
 
@@ -247,7 +245,7 @@ class _FewBitWriter:
                     region_of(self.sums, {0: j}, {0: 1}),
                 ))  # fmt: skip
 
-            beside = min(self.several, WIDE // of.dtype.bytes)
+            beside = min(self.several, VECTOR_BYTES // of.dtype.bytes)
             body = seq(
                 self.names.each({"h": 2}, taken),
                 self.names.each({"j": self.wide, "e": self.several // beside, "v": beside}, read,

@@ -47,7 +47,7 @@ from plica.schedule.default.gpu.fold_plan import (
     row_plan,
     staged_plan,
 )
-from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.machine import VECTOR_BYTES, Gpu, vector_lanes
 from plica.schedule.default.gpu.thread import recorded
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -159,7 +159,7 @@ def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
     t = yield own_terms(own, few, terms, (turns, counts[0], fold.sums, counts[2]), staged=staged)
     movers = list[tuple[Handle, Handle]]()
     for copy, size in zip(copies, fold.sizes, strict=False):
-        movers.append((yield by_all_threads(copy, (high, counts[1]), WIDE // size)))
+        movers.append((yield by_all_threads(copy, (high, counts[1]), VECTOR_BYTES // size)))
     for each in (total, own):
         yield pr.set_scope(each, 0, "shared")
     one = yield pr.add_unit_loop(out)

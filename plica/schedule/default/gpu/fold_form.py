@@ -32,7 +32,7 @@ from plica.ir.loop import MEANING, Each, Names, Stages, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import DType, f64
 from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, row_plan, staged_plan
-from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.machine import VECTOR_BYTES, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import OneFold, one_fold
 from plica.schedule.default.gpu.row import SHORTEST
 from plica.schedule.default.gpu.row_passes import is_along, lies_along, reads_inside
@@ -63,7 +63,7 @@ def staged_folds(of: Stages, gpu: Gpu) -> Stages | None:
     length, rows = _length(fold), prod([fold.sizes[var] for var in fold.wide])
     if lanes == most or not _is_dense(fold) or length > gpu.warp * most:
         return None
-    size = WIDE // most
+    size = VECTOR_BYTES // most
     along = count_of(row_plan(rows, length, lanes, size, gpu), "term", "block")
     if not pays_staged(along * lanes * size, length * size / along, rows * length, gpu):
         return None
@@ -89,7 +89,7 @@ def _row_fold(of: Stages) -> OneFold | None:
 def _lanes(of: OneFold) -> tuple[int, int]:
     """How many elements a vector has, and how many of them rows fill."""
     size = max(load.buffer.dtype.bytes for load in of.read)
-    return WIDE // size, vector_lanes(of.sizes[of.row[-1]], size)
+    return VECTOR_BYTES // size, vector_lanes(of.sizes[of.row[-1]], size)
 
 
 def _is_dense(of: OneFold) -> bool:

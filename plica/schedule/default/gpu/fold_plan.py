@@ -21,16 +21,22 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
-from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
+from plica.schedule.default.gpu.machine import (
+    BLOCKS_A_PROCESSOR,
+    LINE_BYTES,
+    SECTOR_BYTES,
+    VECTOR_BYTES,
+    Gpu,
+    power_of_two,
+    vector_lanes,
+)
 from plica.schedule.default.gpu.split_reduction import even_cut
 
 Axis: TypeAlias = Literal["row", "column", "term"]
 Level: TypeAlias = Literal["vector", "thread", "block", "grid"]
 
-LINE_BYTES: Final = 128  # bytes of a row that its threads read at once, at least
 VECTORS_IN_FLIGHT: Final = 4  # vectors that a thread of a row has under way at once, at least
 WARPS_OF_SUMS: Final = 4  # warps of a block whose rows feed several sums
-SECTOR_BYTES: Final = 32  # bytes of a row that threads of columns read at once, at least
 SECTOR_SHARE: Final = {32: 0.6, 64: 0.8}
 """The share of its bandwidth at which memory gives so few neighbouring bytes."""
 
@@ -41,7 +47,6 @@ MAX_ROWS_IN_FLIGHT: Final = 16  # rows that a thread of columns has under way, a
 ELEMENTS_IN_FLIGHT: Final = 16  # elements of four bytes that a thread has under way at once
 STAGED_ELEMENTS: Final = (4, 20)  # the minimum and maximum elements of a staged row per thread
 BYTES_A_CYCLE: Final = 20  # bytes that a processor reads in a cycle where all do
-BLOCKS_A_PROCESSOR: Final = 8  # blocks of threads that a processor has under way
 
 
 @frozen
@@ -117,11 +122,11 @@ def pays_staged(width: int, own: float, elements: int, gpu: Gpu) -> bool:
     """
     if elements < ELEMENTS_IN_FLIGHT * gpu.most:
         return False
-    return width < LINE_BYTES // 2 or own < WIDE
+    return width < LINE_BYTES // 2 or own < VECTOR_BYTES
 
 
 def staged_plan(
-    rows: int, length: int, size: int, gpu: Gpu, vector_rows: int = WIDE // 2
+    rows: int, length: int, size: int, gpu: Gpu, vector_rows: int = VECTOR_BYTES // 2
 ) -> Plan | None:
     """The split of rows staged in shared memory, with a block's rows a multiple of a vector's
     alignment; None if they do not fit there.

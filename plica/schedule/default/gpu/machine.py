@@ -10,11 +10,17 @@ from typing import Final
 
 from attrs import frozen
 
-BLOCKS: Final = 65535  # blocks along the second and third axis of a launch, at most
-LONGEST: Final = (1 << 31) - 1  # blocks along the first one, at most
-DEEPEST: Final = 64  # threads along the third axis of a block, at most
-WIDE: Final = 16  # bytes that one instruction moves
-THREAD_BYTES: Final = 16 * 1024
+MAX_BLOCKS_YZ: Final = 65535  # blocks along the second and third axis of a launch
+MAX_BLOCKS_X: Final = (1 << 31) - 1  # blocks along the first one
+MAX_THREADS_Z: Final = 64  # threads along the third axis of a block
+LANES: Final = 32  # threads of a warp
+THREADS_AT_ONCE: Final = 2048  # threads that a processor runs at once
+WORD_BYTES: Final = 4  # bytes of a register
+VECTOR_BYTES: Final = 16  # bytes that one instruction moves
+SECTOR_BYTES: Final = 32  # neighbouring bytes that memory gives at once
+LINE_BYTES: Final = 128  # bytes that a warp reads at once, best of all
+BLOCKS_A_PROCESSOR: Final = 8  # blocks of threads that a processor has under way
+MAX_THREAD_BYTES: Final = 16 * 1024
 """Bytes that a thread has to itself, at most: a GPU sets them aside for all threads that it can run
 at once, 4 GiB for the 270,336 of 132 processors, before the first of them runs."""
 
@@ -25,7 +31,7 @@ def vector_lanes(length: int, size: int) -> int:
     >>> vector_lanes(24, 2), vector_lanes(24, 4), vector_lanes(7, 4)
     (8, 4, 1)
     """
-    return next((n for n in (8, 4, 2) if n * size <= WIDE and length % n == 0), 1)
+    return next((n for n in (8, 4, 2) if n * size <= VECTOR_BYTES and length % n == 0), 1)
 
 
 def power_of_two(count: int) -> int:

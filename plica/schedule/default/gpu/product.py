@@ -17,7 +17,7 @@ from attrs import frozen
 
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits
-from plica.schedule.default.gpu.machine import BLOCKS
+from plica.schedule.default.gpu.machine import MAX_BLOCKS_YZ
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
@@ -172,7 +172,7 @@ def tiles(
     There are `count` down and across, in each of `lots`.
     """
     down, across = count
-    if near == 1 or lots is not None or max(down // near, across) > BLOCKS:
+    if near == 1 or lots is not None or max(down // near, across) > MAX_BLOCKS_YZ:
         yield laid_out((*([] if lots is None else [lots]), (by, down), (bx, across)))
         return
     far, row = yield pr.split(by, (None, near))
@@ -190,10 +190,10 @@ def laid_out(axes: tuple[tuple[Handle, int], ...]) -> Body:
     another axis; and all are one where several would be.
     """
     order = list(axes)
-    if max(extent for _, extent in order[:-1]) > BLOCKS:
+    if max(extent for _, extent in order[:-1]) > MAX_BLOCKS_YZ:
         longest = max(range(len(order)), key=lambda n: order[n][1])
         order.append(order.pop(longest))
-    if max(extent for _, extent in order[:-1]) > BLOCKS:
+    if max(extent for _, extent in order[:-1]) > MAX_BLOCKS_YZ:
         yield pr.bind((yield pr.fuse(*[loop for loop, _ in axes])), "blockIdx.x")
         return
     for (loop, _), tag in zip(order, ("z", "y", "x")[-len(order) :], strict=True):

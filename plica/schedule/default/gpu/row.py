@@ -44,7 +44,7 @@ from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
-from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.machine import VECTOR_BYTES, WORD_BYTES, Gpu, vector_lanes
 from plica.schedule.default.gpu.shape import BlockStage, inlined
 from plica.schedule.default.gpu.warp_meaning import SHUFFLED
 from plica.schedule.do import Body, do
@@ -58,7 +58,6 @@ FULL: Final = 64  # the maximum elements per thread; at most half of the registe
 SHORTEST: Final = 32  # sums of fewer terms are a thread's own
 THREADS: Final = 1024  # threads of a block, at most
 SHARED: Final = 64  # the row threads from which values shared by rows are kept per thread
-WORD: Final = 4  # bytes of a register
 
 
 @frozen
@@ -176,7 +175,9 @@ def rowed(
     if not (uneven or (shuffled and whole_warps)):
         return None  # parts are joined with a barrier for each half
     size = result.dtype.bytes
-    if not (uneven or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
+    if not (
+        uneven or shape.lanes * size >= WORD_BYTES or length <= gpu.warp * (VECTOR_BYTES // size)
+    ):
         return None  # odd rows of narrow elements are read in vectors by other forms
     kept: dict[Buffer, tuple[Name, int, int]] = {}
     buffers = {buffer for flow_stage in every.values() for buffer in flow_stage.writes}
@@ -195,7 +196,7 @@ def rowed(
                 kept[buffer] = stage.label, number, len(sizes)
                 shape = RowShape(shape.threads, shape.lanes, 1) if same else shape
     if not kept and shape.lanes > 1:
-        shape = shape_of(rows, length, WIDE, gpu) or shape
+        shape = shape_of(rows, length, VECTOR_BYTES, gpu) or shape
     return Rowed(left, tuple(kept.values()), shape, ends)
 
 

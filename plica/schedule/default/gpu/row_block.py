@@ -35,14 +35,20 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, staged_plan
-from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
-from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut
+from plica.schedule.default.gpu.machine import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    THREADS_AT_ONCE,
+    VECTOR_BYTES,
+    WORD_BYTES,
+    Gpu,
+    power_of_two,
+    vector_lanes,
+)
+from plica.schedule.default.gpu.row_cut import GROUP, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, holding_terms, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
-WORD: Final = 4  # bytes of a register
-RUNNING: Final = 2048  # threads that a processor runs at once
-SECTOR: Final = 32  # bytes of neighbours that memory gives at once
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
@@ -66,12 +72,16 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     free = _free(gpu, passes * wide)
     beside //= wide
     most = (free + KEPT * gpu.block * 4) // (size * wide)
-    across = min(max(1, LINE // (min(size, 4) * wide)), power_of_two(beside), gpu.block)
+    across = min(max(1, LINE_BYTES // (min(size, 4) * wide)), power_of_two(beside), gpu.block)
     few = 1 << max(1, rows * beside // gpu.processors).bit_length() - 1
-    while across * size * wide > SECTOR and (across * length > most or across > few):
+    while across * size * wide > SECTOR_BYTES and (across * length > most or across > few):
         across //= 2
     along = power_of_two(-(-length // GROUP))
-    if size < WORD and lanes == beside * wide == 1 and rows * along > 2 * gpu.processors * RUNNING:
+    if (
+        size < WORD_BYTES
+        and lanes == beside * wide == 1
+        and rows * along > 2 * gpu.processors * THREADS_AT_ONCE
+    ):
         along = power_of_two(-(-length // (KEPT * 3 // 2)))  # as many as registers keep
     along = min(along, gpu.block // across)
     if across * along < gpu.threads:
@@ -115,7 +125,7 @@ def _shared_out(gpu: Gpu, blocks: int) -> Gpu:
 
 def _free(gpu: Gpu, passes: int) -> int:
     """Bytes of shared memory for elements of rows."""
-    return max(0, gpu.shared - (TOLD * gpu.block + SECTOR * 8) * passes)
+    return max(0, gpu.shared - (TOLD * gpu.block + SECTOR_BYTES * 8) * passes)
 
 
 def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
@@ -123,7 +133,7 @@ def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
     fit in it."""
     for blocks in range(MOST_BLOCKS, 1, -1):
         part = _shared_out(gpu, blocks)
-        if max(SECTOR, size) * length <= _free(part, passes) + KEPT * part.block * 4:
+        if max(SECTOR_BYTES, size) * length <= _free(part, passes) + KEPT * part.block * 4:
             return part
     return gpu
 
@@ -131,7 +141,7 @@ def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
 def _wide(of: RowPasses, size: int) -> int:
     """Adjacent rows per thread: contiguous in memory, and loaded together."""
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
-    return PAIR if inner % PAIR == 0 and PAIR * size <= WIDE else 1
+    return PAIR if inner % PAIR == 0 and PAIR * size <= VECTOR_BYTES else 1
 
 
 def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
@@ -141,11 +151,11 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
         return None
     sizes = [load.buffer.dtype.bytes for load in passes.kept]
     largest = max(*sizes, passes.last.out.dtype.bytes)
-    most = 1 if columns else WIDE // largest
+    most = 1 if columns else VECTOR_BYTES // largest
     lanes = 1 if columns else vector_lanes(passes.sizes[passes.row[-1]], largest)
     length = passes.length
     # Single elements of a word move as many bytes as a warp can request; smaller ones do not.
-    shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
+    shortest = gpu.threads if min(sizes) >= WORD_BYTES else gpu.warp
     # Values shared by rows are not aligned with the vectors: threads with adjacent vectors read
     # them far apart.
     if lanes < most and passes.is_dense and length > shortest * most and not passes.shared:
@@ -168,7 +178,7 @@ def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
         return None
     sizes = [load.buffer.dtype.bytes for load in passes.kept]
     largest = max(*sizes, passes.last.out.dtype.bytes)
-    lanes, most = vector_lanes(passes.sizes[passes.row[-1]], largest), WIDE // largest
+    lanes, most = vector_lanes(passes.sizes[passes.row[-1]], largest), VECTOR_BYTES // largest
     if lanes == most or (not passes.shared and passes.length > gpu.warp * most):
         return None  # vectors begin where memory does
     what = passes.count, passes.length, passes.beside, sum(sizes), len(sizes), lanes

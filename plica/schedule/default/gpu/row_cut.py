@@ -13,7 +13,6 @@ from attrs import frozen
 
 from plica.ir.loop import scalar as sc
 
-LINE: Final = 128  # bytes that a warp reads at once, best of all
 GROUP: Final = 16  # elements of four bytes that a thread has under way at once
 
 

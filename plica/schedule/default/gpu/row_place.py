@@ -19,7 +19,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type import DType, known
-from plica.schedule.default.gpu.machine import WIDE
+from plica.schedule.default.gpu.machine import VECTOR_BYTES
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
 from plica.schedule.default.gpu.thread_code import (
@@ -190,17 +190,17 @@ class RowPlaces:
 
     def _stage(self, of: sc.Buffer) -> sc.Buffer:
         """Shared memory for the vectors that a block's rows are in."""
-        count = self._vectors(of) * (WIDE // of.dtype.bytes)
+        count = self._vectors(of) * (VECTOR_BYTES // of.dtype.bytes)
         return self.names.buffer("rows", (count,), of.dtype, "shared")
 
     def _vectors(self, of: sc.Buffer) -> int:
         """The vectors that cover a block's rows, whatever their alignment."""
-        lanes, elements = WIDE // of.dtype.bytes, self.cut.high * self.found.length
+        lanes, elements = VECTOR_BYTES // of.dtype.bytes, self.cut.high * self.found.length
         return -(-elements // lanes) + (1 if elements % lanes else 0)
 
     def _begin(self, of: sc.Buffer) -> tuple[sc.Scalar, sc.Scalar]:
         """The first vector that a block's rows are in, and how far in it they begin."""
-        lanes, elements = WIDE // of.dtype.bytes, self.cut.high * self.found.length
+        lanes, elements = VECTOR_BYTES // of.dtype.bytes, self.cut.high * self.found.length
         if elements % lanes == 0:
             return self.block * (elements // lanes), sc.index(0)
         return self.block * elements // lanes, self.block * elements % lanes
@@ -208,8 +208,8 @@ class RowPlaces:
     def _staged_at(self, of: sc.Buffer, element: sc.Scalar) -> sc.Scalar:
         """Where an element of a thread's row is among those of the block."""
         row = self.lane * self.found.length + element
-        return row if self.cut.high * self.found.length % (WIDE // of.dtype.bytes) == 0 else (
-            self._begin(of)[1] + row)  # fmt: skip
+        is_aligned = self.cut.high * self.found.length % (VECTOR_BYTES // of.dtype.bytes) == 0
+        return row if is_aligned else self._begin(of)[1] + row
 
     def _each_vector(self, of: sc.Buffer, body: Callable[[sc.Scalar, sc.Scalar], Stmt]) -> Stmt:
         """A body for each vector of a block's rows, by one thread: given its iteration and its
@@ -229,7 +229,7 @@ class RowPlaces:
         All loads of a thread are issued before it waits for the first.
         """
         flat, there = self.flat[of], self.staged[of]
-        lanes, total = WIDE // of.dtype.bytes, known(flat.shape[0]) or 0
+        lanes, total = VECTOR_BYTES // of.dtype.bytes, known(flat.shape[0]) or 0
         first, _ = self._begin(of)
         elements = self.cut.high * self.found.length
         turns = -(-self._vectors(of) // (self.cut.along * self.cut.rows))
@@ -260,7 +260,7 @@ class RowPlaces:
         """A block's rows of the result from shared memory, and no elements of others."""
         out = self.found.last.out
         flat, near = self.flat[out], self.names.var("v")
-        lanes, total = WIDE // out.dtype.bytes, known(flat.shape[0]) or 0
+        lanes, total = VECTOR_BYTES // out.dtype.bytes, known(flat.shape[0]) or 0
         elements = self.cut.high * self.found.length
         begin = self.block * elements
         end = begin + elements

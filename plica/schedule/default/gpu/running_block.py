@@ -43,7 +43,7 @@ from plica.ir.loop.statement import (
     seq,
 )
 from plica.ir.type import known
-from plica.schedule.default.gpu.machine import Gpu, power_of_two
+from plica.schedule.default.gpu.machine import BLOCKS_A_PROCESSOR, Gpu, power_of_two
 from plica.schedule.default.gpu.thread_code import (
     Guard,
     ThreadNames,
@@ -56,8 +56,6 @@ from plica.schedule.default.gpu.thread_code import (
 
 NEIGHBOURS: Final = 8  # places along a row that a thread has
 GROUP: Final = 16  # threads whose parts one adds up: a block has this many such groups at most
-BLOCKS: Final = 8
-"""Blocks that a processor has under way; half of them where lanes lie across threads."""
 
 MOST: Final = 1024  # pieces of a row, at most: each piece reads the totals of those before
 
@@ -97,7 +95,8 @@ class _BlockWriter:
         self.tile = self.along * NEIGHBOURS
         self.strips = -(-self.beside // self.across)
         blocks = self._count(self.rows) * self.strips
-        under_way = BLOCKS // 2 if self.lanes else BLOCKS
+        # Lanes across threads read shorter runs: half as many blocks are under way.
+        under_way = BLOCKS_A_PROCESSOR // 2 if self.lanes else BLOCKS_A_PROCESSOR
         wanted = min(MOST, gpu.processors * under_way // blocks, self.size // (2 * self.tile))
         self.turns = -(-self.size // (self.tile * max(1, wanted)))
         self.pieces = -(-self.size // (self.tile * self.turns))

@@ -30,10 +30,9 @@ from plica.ir.loop import MEANING, Each, Names, Stage, Stages, loads, reductions
 from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import BLOCKS_A_PROCESSOR, Gpu
 from plica.schedule.default.gpu.row_passes import is_along
 
-BLOCKS: Final = 8  # blocks of threads that a processor has under way
 LEAST: Final = {True: 1024, False: 64}
 """Terms of a part, at least: where they are neighbours, and where those of other results are."""
 
@@ -115,7 +114,7 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     near = all(is_along(load, of.axes[-1]) for load in read)
     size = results * terms * sum(load.buffer.dtype.bytes for load in read)
     blocks = results if near else -(-results // gpu.warp)
-    most = min(-(-gpu.processors * BLOCKS // blocks), terms // LEAST[near])
+    most = min(-(-gpu.processors * BLOCKS_A_PROCESSOR // blocks), terms // LEAST[near])
     if near:  # what is read at once stays together
         whole = {**extents, of.axes[-1]: extents[of.axes[-1]] // gpu.threads}
     else:

@@ -20,7 +20,7 @@ from plica.ir.loop.stages import Stages, kernel_of, loads
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import known
 from plica.schedule.dataflow import stages as dataflow
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import VECTOR_BYTES, Gpu
 from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages
 from plica.schedule.default.gpu.tensor_core import BANKS, Warps, tensor_core
@@ -41,7 +41,6 @@ HELD_AHEAD: Final = 1
 ROW_DIGITS: Final = ("wm", "i", "w", "half", "g")
 """The digits of a row in its tile, on tensor cores."""
 
-WIDE_BYTES: Final = 16  # bytes that a thread moves at once
 NEAR = 8  # tiles below one another that run at once: they read the same columns
 
 
@@ -255,7 +254,7 @@ def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> 
     @do
     def whole() -> Body:
         for each, turn in turns.items():
-            octet = WIDE_BYTES // of.sides_bytes
+            octet = VECTOR_BYTES // of.sides_bytes
             yield (
                 spread(each, (), gpu, lanes=octet) if turn is None else tiled_transpose(each, turn)
             )

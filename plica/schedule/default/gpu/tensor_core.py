@@ -22,6 +22,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.type import DType
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits
+from plica.schedule.default.gpu.machine import LANES
 from plica.schedule.default.gpu.product import Blocks, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
@@ -35,7 +36,6 @@ from plica.schedule.default.gpu.tensor_core_meaning import (
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
-LANES: Final = 32  # threads of a warp
 STORED_TOGETHER: Final = 8
 """Elements that a thread loads from staged sums before it stores the first."""
 

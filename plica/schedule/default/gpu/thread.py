@@ -21,7 +21,7 @@ from plica.ir.loop import Block, Kernel, Load
 from plica.ir.type import known
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.elementwise import elementwise
-from plica.schedule.default.gpu.machine import WIDE, Gpu
+from plica.schedule.default.gpu.machine import VECTOR_BYTES, Gpu
 from plica.schedule.default.gpu.row import by_rows, costly_rows, reads_once, rowed
 from plica.schedule.default.gpu.row_passes import is_along
 from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
@@ -82,7 +82,9 @@ def flat_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     if one is None:
         return None
     rows = [param for param in kernel.params if tuple(map(known, param.shape)) == one.spatial]
-    return recorded(elementwise(one, max(row.dtype.bytes for row in rows), gpu, WIDE), kernel)
+    return recorded(
+        elementwise(one, max(row.dtype.bytes for row in rows), gpu, VECTOR_BYTES), kernel
+    )
 
 
 def row_schedule(kernel: Kernel, gpu: Gpu, *, uneven: bool = True) -> tuple[Trace, Kernel] | None:

@@ -19,7 +19,7 @@ from plica.ir.loop import Block, Buffer, Kernel, Load
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
-from plica.schedule.default.gpu.machine import BLOCKS
+from plica.schedule.default.gpu.machine import MAX_BLOCKS_YZ
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 
@@ -58,7 +58,7 @@ def transpose_of(kernel: Kernel, of: BlockStage) -> TiledTranspose | None:
     turn = found[0][1]
     rows = of.spatial[turn.across]
     others = of.elements // (rows * of.spatial[-1])
-    return turn if rows >= SIDE and max(others, -(-rows // SIDE)) <= BLOCKS else None
+    return turn if rows >= SIDE and max(others, -(-rows // SIDE)) <= MAX_BLOCKS_YZ else None
 
 
 def _across(node: Block, buffer: Buffer) -> list[tuple[int, int]]:

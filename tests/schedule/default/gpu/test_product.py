@@ -18,7 +18,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.form import NEITHER, can_transpose, tiled
-from plica.schedule.default.gpu.machine import BLOCKS, Gpu
+from plica.schedule.default.gpu.machine import MAX_BLOCKS_YZ, Gpu
 from plica.schedule.default.gpu.operand import operands
 from plica.schedule.default.gpu.product import Blocks, ProductTile, product
 from plica.schedule.default.gpu.product_form import FEW_COLUMNS, HIGH, TILES
@@ -143,8 +143,8 @@ def test_products_of_sides_that_are_turned_first_mean_the_same(name: str, parts:
 @needs_compiler
 @pytest.mark.parametrize(
     ("count", "grid"),
-    [((3, 2), (1, 2, 3)), ((BLOCKS + 1, 2), (2, 1, 3)), ((2, BLOCKS + 1), (1, 2, 3)),
-     ((BLOCKS + 1, BLOCKS + 1), (6, 1, 1))],
+    [((3, 2), (1, 2, 3)), ((MAX_BLOCKS_YZ + 1, 2), (2, 1, 3)), ((2, MAX_BLOCKS_YZ + 1), (1, 2, 3)),
+     ((MAX_BLOCKS_YZ + 1, MAX_BLOCKS_YZ + 1), (6, 1, 1))],
 )  # fmt: skip
 def test_long_axes_of_a_launch_are_the_first(
     count: tuple[int, int], grid: tuple[int, int, int]
@@ -164,7 +164,7 @@ def test_long_axes_of_a_launch_are_the_first(
 
     code = fold(lower(run(whole(), kernel_of(form), 0, {})[1].kernel, "gpu"), "k")
     assert code.launches[0].grid == grid
-    if count[0] > BLOCKS:  # as it is usually is tried above
+    if count[0] > MAX_BLOCKS_YZ:  # as it is usually is tried above
         apart = hoist(form, case.constant)
         np.testing.assert_array_equal(case.runs(apart, code), case.expected())
 
