@@ -23,19 +23,24 @@ columns; and all terms of a slice are one intrinsic.  To a thread it is the same
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, reduce
+from math import prod
+from operator import mul
 from typing import Final, TypeAlias
 
-from plica.ir.loop import For, Kernel, Stmt, Store, axis, buffer, index
+from plica.ir.loop import MEANING, For, Kernel, Stmt, Store, axis, buffer, scalar as sc
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Cast
 from plica.ir.type import DType, f16, f32, i32
 
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""
 
-Places: TypeAlias = tuple[str, str, str]  # which axes the elements of three buffers have
+Hints: TypeAlias = tuple[tuple[str, int | bool], ...]
+Places: TypeAlias = tuple[str, ...]
+"""Which axes the elements of buffers have: of `t.p` two are one number, `i?` is none if it has one
+place."""
 
 OCTET: Final = 8  # neighbours that lie together: 16 bytes of f16
 QUADS: Final = 4  # threads of a warp that share a row
@@ -56,9 +61,9 @@ def mma(  # noqa: PLR0917  # squares, and what they are of
     """The intrinsic of a given number of squares down and across; the right side may be of `other`
     bytes, and sums of f32 of `few` terms in all."""
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": 16 // dtype.bytes}
-    left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
-    how = extents, (left, right, "i half j pair")
-    return _declared("mma", (high, wide), along, (dtype, other or dtype), how, few)
+    right = "j? h pair e" if along[1] else "j? h e pair"
+    places = ("i? half h e", right, "i? half j? pair")
+    return _of_squares("mma", (high, wide), along, (dtype, other or dtype), extents, places, few)
 
 
 def panels_of(wide: int) -> tuple[int, int]:
@@ -79,45 +84,80 @@ def group_mma(
     panels, octets = panels_of(wide)
     extents = {"s": STEPS, "i": high, "half": 2, "j": panels, "o": octets, "pair": 2,
                "h": 2, "e": 16 // dtype.bytes}  # fmt: skip
-    left = "i half s h e" if along[0] else "i s h e half"
-    right = "j o pair s h e" if along[1] else "j s h e o pair"
-    how = extents, (left, right, "i half j o pair")
-    return _declared("group_mma", (high, wide), along, (dtype, other or dtype), how)
+    left = "i? half s h e" if along[0] else "i? s h e half"
+    right = "j? o? pair s h e" if along[1] else "j? s h e o? pair"
+    places = (left, right, "i? half j? o? pair")
+    return _of_squares("group_mma", (high, wide), along, (dtype, other or dtype), extents, places)
 
 
-def _declared(  # noqa: PLR0917  # what an intrinsic is made of
-    word: str,
-    size: tuple[int, int],
-    along: Along,
-    dtypes: tuple[DType, DType],
-    how: tuple[dict[str, int], Places],
-    few: bool = False,
-) -> TensorIntrinsic:
-    """The intrinsic that adds products to the last of three buffers, over some axes each.
-
-    An axis of one element is none: a region has many of those.
-    """
-    given, words = how
-    extents = {name: count for name, count in given.items() if count > 1}
-    axes = {name: axis(name) for name in extents}
-    places = [[name for name in each.split() if name in extents] for each in words]
-    sums = i32 if dtypes[0].bytes == 1 else f32
-    a, b, c = (
-        buffer(name, tuple([extents[each] for each in place]), kind)
-        for name, place, kind in zip("abc", places, (*dtypes, sums), strict=True)
-    )
-    at = [tuple([axes[name] for name in place]) for place in places]
-    one, two = (each[place] if each.dtype is sums else Cast(each[place], sums)
-                for each, place in ((a, at[0]), (b, at[1])))  # fmt: skip
-    total = c[at[2]] + one * two
-    body: Stmt = Store(c, at[2], total)
-    for name in reversed(extents):
-        body = For(axes[name], index(extents[name]), "serial", body)
+def _of_squares(  # noqa: PLR0917  # what an intrinsic is made of
+    word: str, size: tuple[int, int], along: Along, dtypes: tuple[DType, DType],
+    extents: Mapping[str, int], places: Places, few: bool = False,
+) -> TensorIntrinsic:  # fmt: skip
+    """Products of squares, as many as there are; an axis of one element is none."""
     sides = "".join(["k" if terms else side for terms, side in zip(along, "mn", strict=True)])
+    kind = "_".join([*["few"] * few, *dict.fromkeys(dtype.name for dtype in dtypes)])
     hints = (
-        ("cuda", word), *((("few", True),) if few else ()), ("high", size[0]), ("left", along[0]),
+        *((("few", True),) if few else ()), ("high", size[0]), ("left", along[0]),
         ("right", along[1]), ("wide", size[1]),
     )  # fmt: skip
-    kind = "_".join([*["few"] * few, *dict.fromkeys(dtype.name for dtype in dtypes)])
-    name = f"cuda.{word}_{kind}_{size[0]}x{size[1]}_{sides}"
-    return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)
+    several = {name: count for name, count in extents.items() if count > 1}
+    sums = i32 if dtypes[0].bytes == 1 else f32
+    name = f"{word}_{kind}_{size[0]}x{size[1]}_{sides}"
+    return joining(name, word, several, places, (*dtypes, sums), hints=hints)
+
+
+def joining(  # noqa: PLR0917  # what an intrinsic is made of
+    name: str, word: str, extents: Mapping[str, int], places: Places, dtypes: Sequence[DType],
+    combiner: sc.Combiner = "sum", narrow: DType | None = None, hints: Hints = (),
+) -> TensorIntrinsic:  # fmt: skip
+    """The intrinsic that joins products of all buffers but the last to that, over some axes; the
+    first may be rounded to a `narrow` dtype before.
+
+    >>> sums = joining("sums_of_lanes", "lanes", {"i": 2, "t": 4}, ("t i", "i"), (f32, f32))
+    >>> [tuple([size.value for size in each.shape]) for each in sums.meaning.params]
+    [(4, 2), (2,)]
+    """
+    axes = {name: axis(name) for name in extents}
+    items = [
+        [item.strip("?").split(".") for item in of.split()
+         if "?" not in item or extents.get(item.strip("?"), 1) > 1]
+        for of in places
+    ]  # fmt: skip
+    *factors, c = [
+        buffer(letter, tuple([prod(extents[digit] for digit in item) for item in of]), dtype)
+        for letter, of, dtype in zip("abc"[: len(places) - 1] + "c", items, dtypes, strict=True)
+    ]
+    *read, there = [tuple([_number(item, extents, axes) for item in of]) for of in items]
+    loads: list[sc.Scalar] = [of[at] for of, at in zip(factors, read, strict=True)]
+    if narrow is not None:
+        loads[0] = sc.Cast(loads[0], narrow)
+    wide = [load if sc.dtype_of(load) is c.dtype else sc.Cast(load, c.dtype) for load in loads]
+    total = MEANING[combiner][1](c[there], reduce(mul, wide))
+    body = Store(c, there, total)
+    return declare(name, word, (*factors, c), extents, lambda _: body, hints, axes)
+
+
+def _number(
+    digits: Sequence[str], extents: Mapping[str, int], axes: Mapping[str, sc.ScalarVar]
+) -> sc.Scalar:
+    """Several axes as one number."""
+    first, *others = digits
+    number: sc.Scalar = axes[first]
+    for digit in others:
+        number = number * extents[digit] + axes[digit]
+    return number
+
+
+def declare(  # noqa: PLR0917  # what an intrinsic is made of
+    name: str, word: str, buffers: tuple[sc.Buffer, ...], extents: Mapping[str, int],
+    body: Callable[[Mapping[str, sc.ScalarVar]], Stmt], hints: Hints = (),
+    axes: Mapping[str, sc.ScalarVar] | None = None, outputs: int = 1,
+) -> TensorIntrinsic:  # fmt: skip
+    """The intrinsic that means a body for all places along some axes."""
+    axes = {word: axis(word) for word in extents} if axes is None else axes
+    whole = body(axes)
+    for each in reversed([*extents]):
+        whole = For(axes[each], sc.index(extents[each]), "serial", whole)
+    meaning = Kernel((), buffers, len(buffers) - outputs, whole)
+    return intrinsic(f"cuda.{name}", meaning, None, (("cuda", word), *hints))

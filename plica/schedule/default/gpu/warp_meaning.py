@@ -32,7 +32,6 @@ from functools import lru_cache, partial
 from typing import Final
 
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic, register_family
 from plica.ir.loop.scalar import (
     BitAnd,
@@ -41,16 +40,23 @@ from plica.ir.loop.scalar import (
     Combiner,
     Intrinsic,
     Lit,
-    Max,
     Scalar,
     ScalarVar,
     ShiftRight,
     index,
 )
-from plica.ir.loop.statement import For, Invoke, Kernel, Region, Stmt, Store, seq
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.statement import Invoke, Region, Stmt, Store, seq
+from plica.ir.loop.tensor import buffer
 from plica.ir.type import DType, bf16, f16, f32, f64, i8, i32, i64, known, u8
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS, group_mma, mma
+from plica.schedule.default.gpu.tensor_core_meaning import (
+    OCTET,
+    QUADS,
+    STEPS,
+    declare,
+    group_mma,
+    joining,
+    mma,
+)
 
 JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
 SHUFFLED: Final = (f32, f64, i32, i64)
@@ -61,34 +67,15 @@ SHUFFLED: Final = (f32, f64, i32, i64)
 def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     """Products of a warp's registers with 16 rows of a matrix, for a number of squares; with 8 rows
     for f32, odd rows after the even ones."""
-    if dtype is f32:
-        return _wide_warp_mma(high, wide)
-    a = buffer("a", (QUADS, high, 2, 2, 2), f32)
-    b = buffer("b", (wide, 2, OCTET, 2), dtype)
-    c = buffer("c", (high, 2, wide, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        t, i, half, j, pair, h, p = (at[word] for word in ("t", "i", "half", "j", "pair", "h", "p"))
-        left = Cast(Cast(a[t, i, half, h, p], dtype), f32)
-        place = (i, half, j, pair)
-        return Store(c, place, c[place] + left * Cast(b[j, h, t * 2 + p, pair], f32))
-
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "t": QUADS, "p": 2}
-    name = f"cuda.warp_mma_{dtype.name}_{high}x{wide}"
-    return _declared(name, "warp_mma", (a, b, c), extents, total)
-
-
-def _wide_warp_mma(high: int, wide: int) -> TensorIntrinsic:
-    a, b = buffer("a", (QUADS, high, 2, 2), f32), buffer("b", (wide, 2, QUADS, 2), f32)
-    c = buffer("c", (high, 2, wide, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        t, i, half, j, pair, p = (at[word] for word in ("t", "i", "half", "j", "pair", "p"))
-        place = (i, half, j, pair)
-        return Store(c, place, c[place] + a[t, i, half, p] * b[j, p, t, pair])
-
-    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "t": QUADS, "p": 2}
-    return _declared(f"cuda.warp_mma_f32_{high}x{wide}", "warp_mma", (a, b, c), extents, total)
+    left, right = "t i half h p", "j h t.p pair"
+    if dtype is f32:
+        extents = {word: count for word, count in extents.items() if word != "h"}
+        left, right = "t i half p", "j p t pair"
+    return joining(
+        f"warp_mma_{dtype.name}_{high}x{wide}", "warp_mma", extents,
+        (left, right, "i half j pair"), (f32, dtype, f32), narrow=None if dtype is f32 else dtype,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -96,19 +83,10 @@ def group_scores(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     """Products of four warps, 64 terms, with sums as threads of a row hold them."""
     extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
                "s": STEPS, "h": 2, "e": OCTET}  # fmt: skip
-    left, right = _kept("i half s h e", extents), _kept("j o pair s h e", extents)
-    a, b = (buffer(name, tuple([extents[each] for each in of]), dtype)
-            for name, of in (("a", left), ("b", right)))  # fmt: skip
-    c = buffer("c", (high, 2, wide, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        one, other = (tuple([at[word] for word in of]) for of in (left, right))
-        place = (at["i"], at["half"], at["j"] * OCTET + at["o"], at["pair"])
-        return Store(c, place, c[place] + Cast(a[one], f32) * Cast(b[other], f32))
-
-    name = f"cuda.group_scores_{dtype.name}_{high}x{wide}"
+    places = ("i? half s h e", "j? o pair s h e", "i half j.o pair")
     hints = (("high", high), ("left", True), ("right", True), ("wide", wide))
-    return _declared(name, "group_mma", (a, b, c), extents, total, hints=hints)
+    name = f"group_scores_{dtype.name}_{high}x{wide}"
+    return joining(name, "group_mma", extents, places, (dtype, dtype, f32), hints=hints)
 
 
 @lru_cache(maxsize=64)
@@ -116,54 +94,27 @@ def group_warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     """Products of four warps' registers with 64 rows of a matrix, for a number of squares."""
     extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
                "s": STEPS, "h": 2, "t": QUADS, "p": 2}  # fmt: skip
-    right = _kept("j s h e o pair", extents | {"e": OCTET})
-    a = buffer("a", (QUADS, high, 2, 2 * STEPS, 2), f32)
-    b = buffer("b", tuple([(extents | {"e": OCTET})[each] for each in right]), dtype)
-    c = buffer("c", (high, 2, wide, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        own: dict[str, Scalar] = {**at, "e": at["t"] * 2 + at["p"]}
-        left = a[at["t"], at["i"], at["half"], at["s"] * 2 + at["h"], at["p"]]
-        place = (at["i"], at["half"], at["j"] * OCTET + at["o"], at["pair"])
-        weight = Cast(Cast(left, dtype), f32)
-        return Store(
-            c, place, c[place] + weight * Cast(b[tuple([own[each] for each in right])], f32)
-        )
-
-    name = f"cuda.group_warp_mma_{dtype.name}_{high}x{wide}"
-    hints = (("high", high), ("wide", wide))
-    return _declared(name, "group_warp_mma", (a, b, c), extents, total, hints=hints)
-
-
-def _kept(axes: str, extents: Mapping[str, int]) -> tuple[str, ...]:
-    """The axes that have several places: of others a region has many."""
-    return tuple([each for each in axes.split() if extents[each] > 1])
+    places = ("t i half s.h p", "j? s h t.p o pair", "i half j.o pair")
+    name = f"group_warp_mma_{dtype.name}_{high}x{wide}"
+    return joining(
+        name, "group_warp_mma", extents, places, (f32, dtype, f32), narrow=dtype,
+        hints=(("high", high), ("wide", wide)),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def row_max(high: int, wide: int) -> TensorIntrinsic:
     """The maximum of each row held by four threads, and of the previous value."""
-    a, c = buffer("a", (QUADS, high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
-
-    def most(at: Mapping[str, ScalarVar]) -> Store:
-        place = (at["i"], at["half"])
-        return Store(c, place, Max(c[place], a[at["t"], at["i"], at["half"], at["j"], at["p"]]))
-
     extents = {"i": high, "half": 2, "t": QUADS, "j": wide, "p": 2}
-    return _declared(f"cuda.row_max_{high}x{wide}", "row_max", (a, c), extents, most)
+    places = ("t i half j p", "i half")
+    return joining(f"row_max_{high}x{wide}", "row_max", extents, places, (f32, f32), "max")
 
 
 @lru_cache(maxsize=64)
 def row_sum(high: int) -> TensorIntrinsic:
     """The sum of each row held by four threads, added to the previous value."""
-    a, c = buffer("a", (QUADS, high, 2), f32), buffer("c", (high, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        place = (at["i"], at["half"])
-        return Store(c, place, c[place] + a[at["t"], at["i"], at["half"]])
-
-    extents = {"i": high, "half": 2, "t": QUADS}
-    return _declared(f"cuda.row_sum_{high}", "row_sum", (a, c), extents, total)
+    extents, places = {"i": high, "half": 2, "t": QUADS}, ("t i half", "i half")
+    return joining(f"row_sum_{high}", "row_sum", extents, places, (f32, f32))
 
 
 @lru_cache(maxsize=64)
@@ -181,8 +132,8 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
         )
 
     extents = {"i": high, "half": 2, "j": wide, "p": 2}
-    name = f"cuda.row_power_{high}x{wide}"
-    return _declared(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
+    name = f"row_power_{high}x{wide}"
+    return declare(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
 
 
 def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
@@ -198,17 +149,9 @@ def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
 @lru_cache(maxsize=256)
 def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIntrinsic:
     """The values of adjacent threads of a warp, joined with the previous value."""
-    shape = (lanes, count) if lanes > 1 else (count,)
-    a, c = buffer("a", shape, dtype), buffer("c", (count,), dtype)
-    _, join = MEANING[word]
-
-    def joined(at: Mapping[str, ScalarVar]) -> Store:
-        own = (at["t"], at["i"]) if lanes > 1 else (at["i"],)
-        return Store(c, (at["i"],), join(c[at["i"]], a[own]))
-
-    name = f"cuda.lanes_{word}_{dtype.name}_{lanes}x{count}"
-    hints = (("lanes", lanes),)
-    return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
+    name, extents = f"lanes_{word}_{dtype.name}_{lanes}x{count}", {"t": lanes, "i": count}
+    places, hints = ("t? i", "i"), (("lanes", lanes),)
+    return joining(name, f"lanes_{word}", extents, places, (dtype, dtype), word, hints=hints)
 
 
 def lanes_joined(
@@ -246,62 +189,28 @@ def restored(bits: int, dtype: DType) -> TensorIntrinsic:
         value = Cast(BitAnd(moved, Lit(2**bits - 1, i32)), f32) - Cast(z[0], f32)
         return Store(c, (at["p"],), Cast(value * Cast(s[0], f32), dtype))
 
-    name = f"cuda.restored_{dtype.name}_{bits}"
-    hints = (("bits", bits),)
-    return _declared(name, "restored", (a, z, s, c), {"p": WORD // bits}, restore, hints=hints)
+    name, hints = f"restored_{dtype.name}_{bits}", (("bits", bits),)
+    return declare(name, "restored", (a, z, s, c), {"p": WORD // bits}, restore, hints)
 
 
 @lru_cache(maxsize=64)
 def quad_mma(count: tuple[int, int], dtype: DType) -> TensorIntrinsic:
     """Products of a row held by four threads, in a number of groups of terms, with columns held
     likewise: two rows, eight apart, by two columns."""
-    a, b = buffer("a", (QUADS, 2, *count), dtype), buffer("b", (2 * QUADS, *count), dtype)
-    c = buffer("c", (2, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        t, half, pair, n, e = (at[word] for word in ("t", "half", "pair", "n", "e"))
-        right = Cast(b[pair * QUADS + t, n, e], f32)
-        return Store(c, (half, pair), c[half, pair] + Cast(a[t, half, n, e], f32) * right)
-
     extents = {"half": 2, "pair": 2, "t": QUADS, "n": count[0], "e": count[1]}
-    name = f"cuda.quad_mma_{dtype.name}_{count[0]}x{count[1]}"
-    return _declared(name, "quad_mma", (a, b, c), extents, total, hints=(("columns", 1),))
+    places, dtypes = ("t half n e", "pair.t n e", "half pair"), (dtype, dtype, f32)
+    name = f"quad_mma_{dtype.name}_{count[0]}x{count[1]}"
+    return joining(name, "quad_mma", extents, places, dtypes, hints=(("columns", 1),))
 
 
 @lru_cache(maxsize=64)
 def quad_mix(dtype: DType) -> TensorIntrinsic:
     """Products of 16 rows, four per thread with eight elements each, with columns held likewise:
     sums over the elements, by two columns."""
-    a, b = buffer("a", (QUADS, QUADS, OCTET), dtype), buffer("b", (2 * QUADS, QUADS), dtype)
-    c = buffer("c", (OCTET // 2, 2, 2), f32)
-
-    def total(at: Mapping[str, ScalarVar]) -> Store:
-        t, k, i, half, pair = (at[word] for word in ("t", "k", "i", "half", "pair"))
-        product = Cast(a[t, k, i * 2 + half], f32) * Cast(b[pair * QUADS + t, k], f32)
-        return Store(c, (i, half, pair), c[i, half, pair] + product)
-
     extents = {"i": OCTET // 2, "half": 2, "pair": 2, "t": QUADS, "k": QUADS}
-    name = f"cuda.quad_mix_{dtype.name}"
-    return _declared(name, "quad_mix", (a, b, c), extents, total, hints=(("columns", 1),))
-
-
-def _declared(
-    name: str,
-    word: str,
-    buffers: tuple[Buffer, ...],
-    extents: Mapping[str, int],
-    body: Callable[[Mapping[str, ScalarVar]], Stmt],
-    *,
-    outputs: int = 1,
-    hints: tuple[tuple[str, int | bool], ...] = (),
-) -> TensorIntrinsic:
-    axes = {extent: axis(extent) for extent in extents}
-    whole = body(axes)
-    for each in reversed([*extents]):
-        size: Scalar = index(extents[each])
-        whole = For(axes[each], size, "serial", whole)
-    meaning = Kernel((), buffers, len(buffers) - outputs, whole)
-    return intrinsic(name, meaning, None, (("cuda", word), *hints))
+    places, dtypes = ("t k i.half", "pair.t k", "i half pair"), (dtype, dtype, f32)
+    name, hints = f"quad_mix_{dtype.name}", (("columns", 1),)
+    return joining(name, "quad_mix", extents, places, dtypes, hints=hints)
 
 
 # --- by name --------------------------------------------------------------------------------------
@@ -338,11 +247,11 @@ def declared(name: str) -> TensorIntrinsic | None:
     >>> [of and of.name for of in map(declared, ("cuda.mma_f16_3x4_kn", "cuda.mma_f16_3x4"))]
     ['cuda.mma_f16_3x4_kn', None]
     """
-    for family, declare in FAMILIES.items():
+    for family, of_parts in FAMILIES.items():
         pattern = re.sub("[TNA]", lambda hole: f"({HOLES[hole[0]]})", family)
         if (match := re.fullmatch(rf"cuda\.{pattern}", name)) is not None:
             own = [KINDS.get(part) or ALONG.get(part) or int(part) for part in match.groups()]
-            return declare(*own)
+            return of_parts(*own)
     return None
 
 
