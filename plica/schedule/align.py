@@ -77,27 +77,43 @@ def aligned(a: Trace, b: Trace) -> tuple[tuple[int, int], ...]:
     tail = 0  # equal ends match: nothing is more alike
     while tail < min(len(a), len(b)) - head and left[~tail].identity == right[~tail].identity:
         tail += 1
-    rows, columns = len(a) - head - tail, len(b) - head - tail
+
+    def likeness(i: int, j: int) -> int:
+        return _likeness(left[head + i], right[head + j])
+
+    inner = best_pairs(len(a) - head - tail, len(b) - head - tail, likeness)
+    pairs = [*[(each, each) for each in range(head)], *[(head + i, head + j) for i, j in inner]]
+    pairs += [(len(a) - each, len(b) - each) for each in range(tail, 0, -1)]
+    return tuple(pairs)
+
+
+def best_pairs(
+    rows: int, columns: int, likeness: Callable[[int, int], int]
+) -> list[tuple[int, int]]:
+    """Pairs of numbers, in order in both, with the greatest likeness in all; 0 makes no pair.
+
+    >>> best_pairs(3, 2, lambda i, j: int("abc"[i] == "ac"[j]))
+    [(0, 0), (2, 1)]
+    """
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
         row, below = best[i], best[i + 1]
         for j in range(columns - 1, -1, -1):
-            like = _likeness(left[head + i], right[head + j])
+            like = likeness(i, j)
             both = below[j + 1] + like if like else 0
             row[j] = max(both, below[j], row[j + 1])
-    pairs = [(each, each) for each in range(head)]
+    pairs = []
     i = j = 0
     while i < rows and j < columns:
-        like = _likeness(left[head + i], right[head + j])
+        like = likeness(i, j)
         if like and best[i][j] == best[i + 1][j + 1] + like:
-            pairs.append((head + i, head + j))
+            pairs.append((i, j))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
             i += 1
         else:
             j += 1
-    pairs += [(len(a) - each, len(b) - each) for each in range(tail, 0, -1)]
-    return tuple(pairs)
+    return pairs
 
 
 def _likeness(a: Signature, b: Signature) -> int:

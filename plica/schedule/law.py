@@ -44,16 +44,14 @@ from plica.ir.type import known
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.precondition import all_of
-from plica.schedule.primitive.add_unit_loop import AddUnitLoop
 from plica.schedule.primitive.annotate import Annotate, Unannotate
+from plica.schedule.primitive.buffer_memory import SetScope, written_by
 from plica.schedule.primitive.cache import CacheRead, CacheWrite
-from plica.schedule.primitive.compute_inline import ComputeInline
-from plica.schedule.primitive.fuse import Fuse
+from plica.schedule.primitive.compute_inline import ComputeInline, ReverseComputeInline
+from plica.schedule.primitive.fuse import AddUnitLoop, Fuse
 from plica.schedule.primitive.loop_kind import BindLoop, Parallel, Unroll, Vectorize
 from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.reorder_block_iter_var import ReorderBlockIterVar
-from plica.schedule.primitive.reverse_compute_inline import ReverseComputeInline
-from plica.schedule.primitive.set_scope import SetScope, written_by
 from plica.schedule.primitive.split import Split
 from plica.schedule.primitive.transform_layout import TransformLayout
 from plica.schedule.problem import Problem

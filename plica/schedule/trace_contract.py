@@ -17,22 +17,19 @@ scene: reordering loops without a reduction is `exact`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, pairwise
 
 from plica.ir.contract import Contract, join
 from plica.ir.loop.statement import Kernel
-from plica.schedule.problem import Problem
-from plica.schedule.replay import begin, refused_step, taken
+from plica.schedule.replay import begin, states
 from plica.schedule.trace import Trace
 
 
 def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
     """The contract of each step at its place; raises `ScheduleRefused` at an illegal one."""
-    state = begin(kernel)
-    for number, step in enumerate(trace.steps):
-        if isinstance(after := taken(state, step), Problem):
-            raise refused_step(after, step.instruction, number, state)
+    before = chain((begin(kernel),), states(trace, kernel))
+    for step, (state, _) in zip(trace.steps, pairwise(before), strict=True):
         yield step.instruction.keeps(state.scene)
-        state = after
 
 
 def trace_contract(trace: Trace, kernel: Kernel) -> Contract:

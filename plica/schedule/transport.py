@@ -35,6 +35,7 @@ from plica.core.collector import paused
 from plica.ir.graph.module import Module
 from plica.ir.type import known
 from plica.schedule.adapt import Candidate, Origin, candidates, fewer
+from plica.schedule.align import best_pairs
 from plica.schedule.diff import described
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
@@ -227,23 +228,11 @@ def plan(trace: Trace, scene: Scene) -> Plan:
             asked[number] = step.instruction
     wanted = sorted({(get_block.number, get_block.role) for get_block in asked.values()})
     roles = roles_in(scene)
-    best = [[0] * (len(roles) + 1) for _ in range(len(wanted) + 1)]
-    for i in range(len(wanted) - 1, -1, -1):
-        for j in range(len(roles) - 1, -1, -1):
-            like = _likeness(wanted[i], j, roles[j])
-            both = best[i + 1][j + 1] + like if like else 0
-            best[i][j] = max(both, best[i + 1][j], best[i][j + 1])
     found: dict[tuple[int, str], int | None] = dict.fromkeys(wanted)
-    i = j = 0
-    while i < len(wanted) and j < len(roles):
-        like = _likeness(wanted[i], j, roles[j])
-        if like and best[i][j] == best[i + 1][j + 1] + like:
-            found[wanted[i]] = j
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i][j + 1]:
-            j += 1
-        else:
-            i += 1
+    for place, at in best_pairs(
+        len(roles), len(wanted), lambda j, i: _likeness(wanted[i], j, roles[j])
+    ):
+        found[wanted[at]] = place
     return {number: found[get_block.number, get_block.role] for number, get_block in asked.items()}
 
 

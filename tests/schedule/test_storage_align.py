@@ -10,7 +10,7 @@ from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var, evaluate
 from plica.schedule import block, storage_align
 from plica.schedule.do import Body
-from plica.schedule.primitive.storage_align import aligned
+from plica.schedule.primitive.buffer_memory import aligned
 from tests.conftest import Golden
 from tests.schedule.hostile import after, refusal
 from tests.schedule.kernel import product_and_relu

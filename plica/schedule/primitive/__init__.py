@@ -20,17 +20,16 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.schedule.primitive.add_unit_loop import add_unit_loop
     from plica.schedule.primitive.annotate import annotate, unannotate
     from plica.schedule.primitive.blockize import blockize
+    from plica.schedule.primitive.buffer_memory import set_scope, storage_align
     from plica.schedule.primitive.cache import cache_read, cache_write
     from plica.schedule.primitive.cache_inplace import cache_inplace
     from plica.schedule.primitive.compute_at import compute_at, reverse_compute_at
-    from plica.schedule.primitive.compute_inline import compute_inline
+    from plica.schedule.primitive.compute_inline import compute_inline, reverse_compute_inline
     from plica.schedule.primitive.copy_at import read_at, write_at
     from plica.schedule.primitive.decompose_padding import decompose_padding
-    from plica.schedule.primitive.decompose_reduction import decompose_reduction
-    from plica.schedule.primitive.fuse import fuse
+    from plica.schedule.primitive.fuse import add_unit_loop, fuse
     from plica.schedule.primitive.look_up import (
         block,
         child_blocks,
@@ -41,17 +40,14 @@ if TYPE_CHECKING:
         reader_loop,
     )
     from plica.schedule.primitive.loop_kind import bind, parallel, unroll, vectorize
-    from plica.schedule.primitive.loop_partition import loop_partition
     from plica.schedule.primitive.merge_loops import merge_loops
     from plica.schedule.primitive.narrow_sum import narrow_sum
-    from plica.schedule.primitive.overlap_split import overlap_split
     from plica.schedule.primitive.pad_einsum import pad_einsum
     from plica.schedule.primitive.pad_fold import pad_fold
-    from plica.schedule.primitive.peel_init import peel_init
+    from plica.schedule.primitive.reduction_begin import decompose_reduction, peel_init
     from plica.schedule.primitive.reindex import reindex
     from plica.schedule.primitive.reorder import reorder
     from plica.schedule.primitive.reorder_block_iter_var import reorder_block_iter_var
-    from plica.schedule.primitive.reverse_compute_inline import reverse_compute_inline
     from plica.schedule.primitive.rfactor import rfactor
     from plica.schedule.primitive.sample import (
         enter_postproc,
@@ -62,9 +58,7 @@ if TYPE_CHECKING:
         sample_tile,
         sample_tuple,
     )
-    from plica.schedule.primitive.set_scope import set_scope
-    from plica.schedule.primitive.split import split
-    from plica.schedule.primitive.storage_align import storage_align
+    from plica.schedule.primitive.split import loop_partition, overlap_split, split
     from plica.schedule.primitive.tensorize import tensorize
     from plica.schedule.primitive.transform_block_layout import transform_block_layout
     from plica.schedule.primitive.transform_layout import transform_layout

@@ -1,18 +1,4 @@
-"""fuse: merge perfectly nested loops into one.
-
-    before                      after  fuse(i, j)
-    for i in range(n):          for i_j in range(n * m):
-        for j in range(m): …        …  with i = i_j // m, j = i_j % m
-
-Iterations in which no block runs are dropped, so fusing the result of a split restores the loop.
-
-Preconditions:
-
-- `count`: at least two loops.
-- `plain-loop`: a serial loop without annotations.
-- `chain`: each loop is the only statement of the previous one.
-- `independent`: no extent depends on an outer loop of these.
-"""
+"""Loops made one, and a loop of one iteration."""
 
 from __future__ import annotations
 
@@ -23,9 +9,9 @@ from attrs import frozen
 from plica.analysis.enclosing import context_of, simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
-from plica.analysis.site import fresh_names, replace, with_parts
+from plica.analysis.site import fresh_names, rebuilt, replace, with_body, with_parts
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop import Block, For, Lt, Scalar, ScalarVar, Stmt
+from plica.ir.loop import Block, For, Lit, Lt, Scalar, ScalarVar, Stmt
 from plica.ir.type import i64, known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -37,7 +23,22 @@ from plica.schedule.tidy import mapped, tidied, trimmed
 @primitive("fuse")
 @frozen(eq=False)
 class Fuse(Instruction):
-    """Loops, outermost first; gives the one they become."""
+    """Merge perfectly nested loops into one.
+
+        before                      after  fuse(i, j)
+        for i in range(n):          for i_j in range(n * m):
+            for j in range(m): …        …  with i = i_j // m, j = i_j % m
+
+    Iterations in which no block runs are dropped, so fusing the result of a split restores the
+    loop.
+
+    Preconditions:
+
+    - `count`: at least two loops.
+    - `plain-loop`: a serial loop without annotations.
+    - `chain`: each loop is the only statement of the previous one.
+    - `independent`: no extent depends on an outer loop of these.
+    """
 
     gives = "one"
 
@@ -123,3 +124,33 @@ def gathered(body: Stmt, loops: list[For], var: ScalarVar) -> Stmt:
 def fuse(*loops: Handle) -> Instruction:
     """Loops directly inside one another, outermost first; gives the one they become."""
     return Fuse(loops)
+
+
+@primitive("add_unit_loop")
+@frozen(eq=False)
+class AddUnitLoop(Instruction):
+    """Add a loop of one iteration around a loop or a block.
+
+        before                      after  add_unit_loop(c)
+        with block("C"): …          for u in range(1):
+                                        with block("C"): …
+
+    Preconditions: none.
+    """
+
+    gives = "one"
+
+    target: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.target) if self.target.sort == "loop" else scene.block(self.target)
+        (name,) = fresh_names(scene.kernel, [Name("u")])
+        var = ScalarVar(name, i64)
+        around = For(var, Lit(1, i64), "serial", site.node)
+        return Edited(with_body(scene.kernel, rebuilt(site.above, around)), (var,))
+
+
+add_unit_loop = AddUnitLoop
