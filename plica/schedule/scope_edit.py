@@ -190,8 +190,12 @@ def copy_block(
 
 def fresh_vars(kernel: st.Kernel, hint: str, count: int) -> tuple[ScalarVar, ...]:
     """Variables that the kernel does not have."""
-    names = sites.fresh_names(kernel, [Name(hint, at) for at in range(count)])
-    return tuple([ScalarVar(name, i64) for name in names])
+    return named_vars(kernel, [Name(hint, at) for at in range(count)])
+
+
+def named_vars(kernel: st.Kernel, like: Iterable[Name]) -> tuple[ScalarVar, ...]:
+    """Variables that the kernel does not have, one for each name, which is like it."""
+    return tuple([ScalarVar(name, i64) for name in sites.fresh_names(kernel, like)])
 
 
 def staged_buffer(kernel: st.Kernel, like: Buffer, scope: str) -> Buffer:

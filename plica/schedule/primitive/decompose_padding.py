@@ -32,13 +32,14 @@ from plica.analysis import site as sites
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import negated
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, Select
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import all_of, complete, injective
 from plica.schedule.problem import Problem
+from plica.schedule.scope_edit import named_vars
 
 
 @primitive("decompose_padding")
@@ -97,26 +98,21 @@ class DecomposePadding(Instruction):
         assert isinstance(block.body, Store)
         loops = site.loops[site.loops.index(at.node) :]
         old = [*[loop.var for loop in loops], *block.vars]
-        names = sites.fresh_names(scene.kernel, [var.name for var in old])
-        new = [ScalarVar(name, var.dtype) for name, var in zip(names, old, strict=True)]
-        around = dict(zip(old[: len(loops)], new[: len(loops)], strict=True))
-        own = dict(zip(block.vars, new[len(loops) :], strict=True))
+        new = dict(zip(old, named_vars(scene.kernel, [var.name for var in old]), strict=True))
         label = sites.fresh_label(scene.kernel, f"{block.label}_fill")
         target = block.body
         nest: Stmt = Block(
             label,
-            tuple(own.values()),
+            tuple([new[var] for var in block.vars]),
             block.extents,
             block.kinds,
-            tuple(substitute(binding, around) for binding in block.bindings),
-            substitute(block.predicate, around),
+            tuple(substitute(binding, new) for binding in block.bindings),
+            substitute(block.predicate, new),
             None,
-            Store(target.buffer, tuple(substitute(term, own) for term in target.indices), constant),
+            Store(target.buffer, tuple(substitute(term, new) for term in target.indices), constant),
         )
         for loop in reversed(loops):
-            var = around[loop.var]
-            assert isinstance(var, ScalarVar)
-            nest = For(var, loop.extent, "serial", nest)
+            nest = For(new[loop.var], loop.extent, "serial", nest)
         return nest, label
 
 

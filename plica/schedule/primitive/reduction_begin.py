@@ -10,7 +10,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.index.context import conjuncts
 from plica.analysis.reduction import update
-from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_parts
+from plica.analysis.site import Site, fresh_label, replace, with_parts
 from plica.core import Name, free_vars, substitute
 from plica.ir.contract import signless_zero
 from plica.ir.loop import Lt, Store
@@ -24,6 +24,7 @@ from plica.schedule.precondition import all_of, plain_loop
 from plica.schedule.primitive.pad_fold import feeds_one_variable, starts_from_identity
 from plica.schedule.primitive.rfactor import block_below, joined_update
 from plica.schedule.problem import Problem
+from plica.schedule.scope_edit import named_vars
 
 
 @primitive("decompose_reduction")
@@ -105,54 +106,36 @@ class DecomposeReduction(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site, at = scene.block(self.block), scene.loop(self.loop)
         block, kernel = site.node, scene.kernel
+        assert block.init is not None  # as checked
         inside = site.loops[site.loops.index(at.node) :]
         ended = {loop.var: index(0) for loop in reduce_loops(site)}
         loops = [loop for loop in inside if loop.var not in ended and _fed(loop.var, block)]
         spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
-        hints = [*[loop.var.name for loop in loops], *[block.vars[at].name for at in spatial]]
-        names = fresh_names(kernel, hints)
-        new = [ScalarVar(name, var.dtype) for name, var in zip(
-            names, [*[loop.var for loop in loops], *[block.vars[at] for at in spatial]], strict=True
-        )]  # fmt: skip
-        outer, own = new[: len(loops)], new[len(loops) :]
-        values: dict[ScalarVar, Scalar] = {
-            **ended, **{loop.var: index(0) for loop in inside if loop not in loops},
-            **{loop.var: var for loop, var in zip(loops, outer, strict=True)},
-        }  # fmt: skip
+        old = [*[loop.var for loop in loops], *[block.vars[at] for at in spatial]]
+        new = dict(zip(old, named_vars(kernel, [var.name for var in old]), strict=True))
+        still = {loop.var: index(0) for loop in inside if loop not in loops}
+        values: dict[ScalarVar, Scalar] = {**ended, **still, **new}
         label = fresh_label(kernel, f"{block.label}_init")
         started = Block(
             label,
-            tuple(own),
+            tuple(new[block.vars[at]] for at in spatial),
             tuple(block.extents[at] for at in spatial),
             tuple(block.kinds[at] for at in spatial),
             tuple(substitute(block.bindings[at], values) for at in spatial),
             all_of(simple(substitute(conjunct, values)) for conjunct in conjuncts(block.predicate)),
             None,
-            _renamed(block.init, dict(zip([block.vars[at] for at in spatial], own, strict=True))),
+            substitute(block.init, new),
         )
         nest: Stmt = started
-        for loop, var in zip(reversed(loops), reversed(outer), strict=True):
-            nest = For(var, loop.extent, loop.kind, nest, loop.annotations)
-        update = _without_init(block)
-        kernel = replace(kernel, site, update)
+        for loop in reversed(loops):
+            nest = For(new[loop.var], loop.extent, loop.kind, nest, loop.annotations)
+        kernel = replace(kernel, site, with_parts(block, init=None))
         place = Scene(kernel, {}).map.loops[at.node.var]
         return Edited(replace(kernel, place, seq(nest, place.node)), (label,))
 
 
-def _without_init(block: Block) -> Block:
-    return Block(
-        block.label, block.vars, block.extents, block.kinds, block.bindings, block.predicate,
-        None, block.body, block.reads, block.writes, block.annotations,
-    )  # fmt: skip
-
-
 def _fed(var: ScalarVar, block: Block) -> bool:
     return any(var in free_vars(scalar) for scalar in (*block.bindings, block.predicate))
-
-
-def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:
-    assert stmt is not None
-    return substitute(stmt, variables)
 
 
 decompose_reduction = DecomposeReduction

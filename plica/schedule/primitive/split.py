@@ -12,10 +12,10 @@ from plica.analysis.constant_bound import Interval, interval
 from plica.analysis.enclosing import context_of, simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
-from plica.analysis.site import distinct, fresh_names, replace, with_parts
-from plica.core import Name, Term, free_vars, map_top_down
+from plica.analysis.site import distinct, replace, with_parts
+from plica.core import Term, free_vars, map_top_down
 from plica.core.binding import substitute
-from plica.ir.loop.scalar import Le, Lit, Lt, Max, Min, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import Le, Lit, Lt, Max, Min, Scalar, Select, index
 from plica.ir.loop.statement import Block, For, Stmt, seq
 from plica.ir.type import quotient
 from plica.ir.type.dim import known
@@ -30,6 +30,7 @@ from plica.schedule.precondition import guarded, plain_loop, unguardable
 from plica.schedule.primitive.rfactor import block_below
 from plica.schedule.primitive.sample import SampledTile
 from plica.schedule.problem import Problem
+from plica.schedule.scope_edit import named_vars
 from plica.schedule.tidy import mapped, tidied
 
 
@@ -89,9 +90,7 @@ class Split(Instruction):
                 extents.append(outer or simple((loop.extent + (inner - 1)) // inner))
             else:
                 extents.append(Lit(factor, i64))
-        hints = [Name(loop.var.name.hint, loop.var.name.index)] * len(factors)
-        names = fresh_names(scene.kernel, hints)
-        variables = [ScalarVar(name, i64) for name in names]
+        variables = named_vars(scene.kernel, [loop.var.name] * len(factors))
         value: Scalar = variables[0]
         for var, extent in zip(variables[1:], extents[1:], strict=True):
             value = value * extent + var
@@ -104,7 +103,7 @@ class Split(Instruction):
         body = tidied(body, frozenset(variables), context)
         for var, extent in zip(reversed(variables), reversed(extents), strict=True):
             body = For(var, extent, "serial", body)
-        return Edited(replace(scene.kernel, site, body), tuple(variables))
+        return Edited(replace(scene.kernel, site, body), variables)
 
     def numbers(self, scene: Scene) -> list[int | None]:
         """The factors as numbers."""
@@ -179,8 +178,7 @@ class OverlapSplit(Instruction):
         site = scene.loop(self.loop)
         loop, length = site.node, scene.number(self.length)
         extent = known(loop.extent) or 0
-        names = fresh_names(scene.kernel, [loop.var.name] * 2)
-        tile, inner = (ScalarVar(name, i64) for name in names)
+        tile, inner = named_vars(scene.kernel, [loop.var.name] * 2)
         start: Scalar = tile * length
         if extent % length:
             start = Min(start, index(extent - length))
@@ -246,8 +244,7 @@ class LoopPartition(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)
         loop, lengths = site.node, self.numbers(scene)
-        names = fresh_names(scene.kernel, [loop.var.name] * len(lengths))
-        variables = tuple([ScalarVar(name, i64) for name in names])
+        variables = named_vars(scene.kernel, [loop.var.name] * len(lengths))
         total, start = sum(each or 0 for each in lengths), 0
         whole, begin = known(loop.extent), index(0)
         parts: list[Stmt] = []
