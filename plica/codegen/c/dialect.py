@@ -27,7 +27,7 @@ from plica.codegen.c import byte_dot
 from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.dialect import decimal
-from plica.codegen.emit.prelude import HELPERS, extreme, instance
+from plica.codegen.emit.prelude import HELPERS, extreme, instance, with_called
 from plica.ir.type import DTYPES, DType, f32, f64, i64
 
 __all__ = ["C99", "HEAD", "f32", "helpers", "i64"]
@@ -88,12 +88,6 @@ _FIXED: Final[dict[str, str]] = {
 """,
 }
 
-_NEEDS: Final[dict[str, tuple[str, ...]]] = {
-    **{f"p_{word}_{of}": ("p_bits",) for word in ("pack", "unpack") for of in _CODED},
-    **{f"p_round_{of}": ("p_bits", f"p_pack_{of}", f"p_unpack_{of}") for of in _CODED},
-}
-"""What helpers call."""
-
 
 def _type(name: str) -> str:
     """The type of a value, by the name of its dtype."""
@@ -110,11 +104,8 @@ _TEXTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 
 def helpers(used: Iterable[str]) -> str:
     """The helpers of these names, and what they call, in a fixed order."""
-    wanted = set(used)
-    for name in list(wanted):
-        wanted |= set(_NEEDS.get(name, ()))
-    parts = [text for name, text in _FIXED.items() if name in wanted]
-    for name in sorted(wanted.difference(_FIXED)):
+    parts = [with_called(_FIXED, used)]
+    for name in sorted(set(used).difference(_FIXED)):
         helper, types = _TEXTS[name]
         parts.append(f"{_STATIC} {instance(helper, name, types)}")
     return "".join(parts)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plica.codegen.cuda import tma as bulk, warp_register as register, wgmma as group
+from plica.codegen.emit.prelude import with_called
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -242,22 +243,7 @@ template <int HIGH, int WIDE, bool FEW>
 
 _ALL: Final = {**_TEXTS, **register.TEXTS, **register.LANES, **bulk.TEXTS, **group.TEXTS}
 
-_NEEDS: Final = {
-    **{
-        f"p_mma_{each[0]}": ("p_load_squares", f"p_multiply_squares_{each[0]}") for each in _SQUARES
-    },
-    **dict.fromkeys(
-        ("p_mma_f32", "p_mma_few_f32"),
-        ("p_in_parts", "p_load_squares", "p_multiply_squares_tf32", "p_multiply_parts"),
-    ),
-    **register.NEEDS,
-    **group.NEEDS,
-}
-
 
 def text(used: Iterable[str]) -> str:
     """The functions of these names, and what they call, in a fixed order."""
-    wanted = set(used)
-    for name in list(wanted):
-        wanted |= set(_NEEDS.get(name, ()))
-    return "".join([each for name, each in _ALL.items() if name in wanted])
+    return with_called(_ALL, used)

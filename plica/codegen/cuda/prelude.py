@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plica.codegen.emit.coded import Words, conversions
-from plica.codegen.emit.prelude import HELPERS, extreme, template
+from plica.codegen.emit.prelude import HELPERS, extreme, template, with_called
 from plica.ir.type import DTYPES, bf16, f16
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -85,14 +85,7 @@ _TEXTS: Final[dict[str, str]] = {
     **{name: each for of in _OTHERS for name, each in conversions(of, Words(_HEAD)).items()},
 }
 
-_NEEDS: Final = {
-    f"p_round_{each}": (f"p_pack_{each}", f"p_unpack_{each}") for each in DTYPES if each.is_coded
-}
-
 
 def text(used: Iterable[str]) -> str:
     """The functions of these names, and what they call, in a fixed order."""
-    wanted = set(used)
-    for name in list(wanted):
-        wanted |= set(_NEEDS.get(name, ()))
-    return "".join([each for name, each in _TEXTS.items() if name in wanted])
+    return with_called(_TEXTS, used)

@@ -285,26 +285,6 @@ template <int LANES, int COUNT>
 }
 """Shuffles: each round combines a thread's value with that of a lane at half the distance."""
 
-NEEDS: Final = {
-    f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
-    for kind in KINDS
-} | {
-    **{
-        f"p_{word}_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}")
-        for word in ("quad_mma", "quad_mix")
-        for kind in KINDS
-    },
-    "p_warp_mma_f32": (
-        "p_in_parts",
-        "p_load_squares",
-        "p_multiply_squares_tf32",
-        "p_multiply_parts",
-    ),
-    "p_restored_f16": ("p_sub_pair_f16", "p_mul_pair_f16"),
-    "p_restored_bf16": ("p_pack_pair_bf16", "p_fma_pair_bf16"),
-    "p_row_power": ("p_power",),
-}
-
 
 def in_registers(nest: Stmt) -> Stmt:
     """A launch with memory of warps as registers of each thread; itself where it has none."""

@@ -184,18 +184,6 @@ template <int N>
     },
 }
 
-NEEDS: Final = {
-    f"p_products_{kind}_{width}": ("p_described", f"p_multiply_{kind}_{width}")
-    for kind in PRODUCTS
-    for width in WIDTHS
-} | {
-    f"p_products_held_{kind}_{width}": (
-        "p_described", f"p_pack_pair_{kind}", f"p_multiply_held_{kind}_{width}",
-    )
-    for kind in KINDS
-    for width in WIDTHS
-}  # fmt: skip
-
 
 def text_of(name: str) -> str:
     """A function of the text."""

@@ -12,7 +12,7 @@ int p_abs_i32(int a) { return a < 0 ? (int)(0ULL - (unsigned long long)a) : a; }
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,24 @@ def _helpers() -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 HELPERS: Final = _helpers()  # the types of a helper, and its text: it has the name it is found by
+
+
+def with_called(texts: Mapping[str, str], used: Iterable[str]) -> str:
+    """The helpers of these names, and what they call of a table, in its order.
+
+    >>> with_called({"p_a": "a", "p_b": "p_a() b ", "p_c": "p_b() c "}, ["p_b"])
+    'ap_a() b '
+    """
+    wanted = set[str]()
+    stack = [name for name in used if name in texts]
+    while stack:
+        if (name := stack.pop()) not in wanted:
+            wanted.add(name)
+            stack += [called for called in _HELPER.findall(texts[name]) if called in texts]
+    return "".join([text for name, text in texts.items() if name in wanted])
+
+
+_HELPER: Final = re.compile(r"\bp_\w+")
 
 
 def extreme(word: str, of: str) -> str:

@@ -16,7 +16,7 @@ from plica.codegen.cuda.code import KernelCode
 from plica.codegen.cuda.intrinsic_text import ANYWHERE
 from plica.codegen.cuda.warp_register import LANES, TEXTS
 from plica.codegen.emit.coded import Words, conversions
-from plica.codegen.emit.prelude import HELPERS, extreme, template
+from plica.codegen.emit.prelude import HELPERS, extreme, template, with_called
 from plica.core import CompilerBug
 from plica.ir.type import DTYPES
 
@@ -63,21 +63,12 @@ _TEXTS: Final[dict[str, str]] = {
     .replace("__shfl_xor_sync(0xffffffffu, ", "__shfl_xor(").replace(", far);", ", far, 32);"),
 }  # fmt: skip
 
-_NEEDS: Final = {
-    **{f"p_round_{of}": (f"p_pack_{of}", f"p_unpack_{of}") for of in DTYPES if of.is_coded},
-    **{name: (name.replace("lanes_", ""),) for name in LANES if name[8:11] in ("min", "max")
-       and name.endswith(("f32", "f64"))},
-}  # fmt: skip
-
 
 def helpers(used: Iterable[str]) -> str:
     """The functions of these names, and what they call, in a fixed order."""
-    wanted = set(used)
-    for name in list(wanted):
-        wanted |= set(_NEEDS.get(name, ()))
-    if lacking := wanted.difference(_TEXTS):
+    if lacking := set(used).difference(_TEXTS):
         raise CompilerBug(f"HIP has no words for {', '.join(sorted(lacking))}.")
-    return "".join([text for name, text in _TEXTS.items() if name in wanted])
+    return with_called(_TEXTS, used)
 
 
 def joined(of: Sequence[KernelCode], fused: bool) -> str:
