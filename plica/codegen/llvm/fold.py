@@ -19,7 +19,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import evolve, frozen
@@ -150,25 +150,27 @@ def fold(
         )
         for number, over in used
     }
-    functions = {name: signature for each in texts.values() for name, signature in each.functions}
-    helpers = {helper for text in texts.values() for helper in text.helpers}
     callees = {each: Callee(names[each], texts[each].can_fail) for each in used}
+    launching = [*regions(program, plan, callees).functions(), profile.clock(target.triple)]
+    return module_text([*texts.values()], launching, target, contract)
+
+
+def module_text(
+    texts: Sequence[Text], more: Sequence[str], target: Target, contract: bool = False
+) -> str:
+    """A module of kernels and more functions, with all that they call."""
+    functions = {name: signature for each in texts for name, signature in each.functions}
+    helpers = {helper for text in texts for helper in text.helpers}
+    shared = pool.text(target.triple) if any(each.shares for each in texts) else ""
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
         *([helper_text(helpers, target, contract)] if helpers else []),
-        *("\n".join(each.lines) for each in texts.values()),
-        *regions(program, plan, callees).functions(),
-        profile.clock(target.triple),
-        *([_pool(target, functions)] if any(each.shares for each in texts.values()) else []),
+        *("\n".join(each.lines) for each in texts),
+        *more,
+        *([shared.replace(pool.SYSCALL, "") if "syscall" in functions else shared] * bool(shared)),
     ]
     return "\n".join(parts) + "\n"
-
-
-def _pool(target: Target, declared: Collection[str]) -> str:
-    """The thread pool, except for existing declarations."""
-    text = pool.text(target.triple)
-    return text.replace(pool.SYSCALL, "") if "syscall" in declared else text
 
 
 def variants(program: Program, plan: AnyPlan) -> list[Variant]:
@@ -240,13 +242,9 @@ def regions_text(
     program: Program, plan: AnyPlan, target: Target, callees: Mapping[Variant, Callee]
 ) -> str:
     """A module of everything but the kernels, which are in modules of their own."""
-    declared: dict[str, str] = {}
-    for (number, _), callee in callees.items():
-        kernel = program.kernels[number]
-        numbers = len(kernel.dims) + len(callee.told)
-        params = ", ".join(["i64"] * numbers + ["ptr"] * len(kernel.params))
-        result = "i1" if callee.can_fail else "void"
-        declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
+    declared = {
+        callee.name: callee.declared(program.kernels[at]) for (at, _), callee in callees.items()
+    }
     parts = [
         f'target triple = "{target.triple}"',
         *declared.values(),

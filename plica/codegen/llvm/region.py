@@ -16,6 +16,7 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.core import CompilerBug
 from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.statement import Kernel
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan
@@ -37,6 +38,12 @@ class Callee:
     name: str
     can_fail: bool
     told: tuple[int, ...] = ()
+
+    def declared(self, kernel: Kernel) -> str:
+        """The function of a kernel, for a module that it is not in."""
+        numbers = len(kernel.dims) + len(self.told)
+        params = ", ".join(["i64"] * numbers + ["ptr"] * len(kernel.params))
+        return f"declare hidden {'i1' if self.can_fail else 'void'} @{self.name}({params})"
 
 
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")

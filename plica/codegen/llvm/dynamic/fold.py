@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.dynamic.program import DynamicProgram, KernelCall
-from plica.codegen.llvm import pool
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
-from plica.codegen.llvm.fold import kernel_text
-from plica.codegen.llvm.helper import text as helper_text
+from plica.codegen.llvm.fold import kernel_text, module_text
 from plica.codegen.llvm.region import Callee
-from plica.codegen.llvm.writer import LlvmWriter, declarations
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state
 
@@ -22,11 +20,8 @@ NEVER: Final = -1  # the count of what is not counted
 
 def routines_text(program: DynamicProgram, callees: Sequence[Callee], target: Target) -> str:
     """A module of all routines; kernels are in modules of their own."""
-    declared = {}
-    for kernel, callee in zip(program.kernels, callees, strict=True):
-        params = ", ".join(["ptr"] * len(kernel.params))
-        result = "i1" if callee.can_fail else "void"
-        declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
+    both = zip(program.kernels, callees, strict=True)
+    declared = {callee.name: callee.declared(kernel) for kernel, callee in both}
     head = f'target triple = "{target.triple}"'
     return "\n".join([head, *declared.values(), *_routines(program, callees, target)])
 
@@ -39,19 +34,8 @@ def whole_text(
         kernel_text(program.kernels[number], None, f"k{number}", target, contract, signless)
         for number in range(len(program.kernels))
     ]
-    functions = {name: signature for each in texts for name, signature in each.functions}
-    helpers = {helper for of in texts for helper in of.helpers}
     callees = [Callee(f"k{number}", each.can_fail) for number, each in enumerate(texts)]
-    return "\n".join(
-        [
-            f'target triple = "{target.triple}"',
-            *declarations(functions),
-            *([helper_text(helpers, target, contract)] if helpers else []),
-            *["\n".join(each.lines) for each in texts],
-            *_routines(program, callees, target),
-            *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
-        ]
-    )
+    return module_text(texts, _routines(program, callees, target), target, contract)
 
 
 def _routines(program: DynamicProgram, callees: Sequence[Callee], target: Target) -> list[str]:
