@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-import numpy as np
-
 from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
@@ -71,7 +69,7 @@ def _by_numbers(
     if math.prod(steps) != sizes[2]:
         node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
     if max(inner, math.prod(strides)) > MOST:
-        return _by_product(op.reshape(x, (sizes[0], sizes[1], *steps)), block, rooms, patches)
+        return _by_values(node, image, block, patches)
     parts = op.reshape(in_f32(x), (sizes[0], sizes[1] // inner, *block, *steps))
     ways = [
         _phases(*each)
@@ -150,25 +148,6 @@ def _interleaved(phases: Sequence[Expr], strides: Sequence[int]) -> Expr:
     pairs = [each for at in range(count) for each in (2 + count + at, 2 + at)]
     whole = [size * stride for size, stride in zip(wide, strides, strict=True)]
     return op.reshape(op.transpose(apart, (0, 1, *pairs)), (batch, channels, *whole))
-
-
-def _by_product(x: Expr, block: Sequence[int], rooms: Sequence[int], patches: _Patches) -> Expr:
-    """A transposed convolution: each place of a patch has a kernel of one 1."""
-    inner, (_, rows, *steps) = math.prod(block), [known(size) or 0 for size in shape(x)]
-    single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
-    weight = np.tile(single, (rows // inner, *(1,) * (len(block) + 1)))
-    return op.nn.conv_transpose(
-        x,
-        const(weight, dtype(x)),
-        strides=patches.strides,
-        padding=tuple(patches.padding),
-        dilation=patches.dilations,
-        groups=rows // inner,
-        output_padding=tuple(
-            room - (step - 1) * stride
-            for room, step, stride in zip(rooms, steps, patches.strides, strict=True)
-        ),
-    )
 
 
 def _by_values(
