@@ -65,35 +65,36 @@ def _convolution_backward(node: TorchNode) -> list[Expr | None]:
 def _batched(x: Expr, count: int) -> tuple[Expr, Shape]:
     """x with one axis of images and one of channels, and the axes that these stand for."""
     lead = rank(x) - count
-    return (x if lead == 2 else op.reshape(x, (*(index(1),) * (2 - lead), *shape(x)))), shape(x)[
-        :lead
-    ]
+    whole = x if lead == 2 else op.reshape(x, (*(index(1),) * (2 - lead), *shape(x)))
+    return whole, shape(x)[:lead]
 
 
 def _restored(y: Expr, lead: Shape) -> Expr:
     return y if len(lead) == 2 else op.reshape(y, (*lead, *shape(y)[2:]))
 
 
+def _sliding(node: TorchNode, count: int) -> dict[str, Any]:
+    """The attributes of a pool along a given number of axes, as operators have them."""
+    kernel = each(node.integers("kernel_size"), count)
+    return {
+        "kernel": kernel,
+        "strides": each(node.integers("stride") or kernel, count),
+        "padding": tuple((width, width) for width in each(node.integers("padding"), count)),
+        "ceil_mode": node.flag("ceil_mode"),
+    }
+
+
 def _avg_pool(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
         x, lead = _batched(node.x(), count)
-        kernel = each(node.integers("kernel_size"), count)
-        strides = each(node.integers("stride") or kernel, count)
-        widths = each(node.integers("padding"), count)
-        ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
+        how, padded = _sliding(node, count), node.flag("count_include_pad")
         divisor = node.argument("divisor_override")
-        if divisor is not None and ceil:
+        if divisor is not None and how["ceil_mode"]:
             node.unsupported("divisor_override with ceil_mode is not supported.")
-        y = op.nn.avg_pool(
-            casted(x, opmath(dtype(x))),
-            kernel=kernel,
-            strides=strides,
-            padding=tuple((width, width) for width in widths),
-            ceil_mode=ceil,
-            count_include_pad=padded or divisor is not None,
-        )
+        wide, counted = casted(x, opmath(dtype(x))), padded or divisor is not None
+        y = op.nn.avg_pool(wide, **how, count_include_pad=counted)
         if divisor is not None:
-            y = y * like(math.prod(kernel) / divisor, y)
+            y = y * like(math.prod(how["kernel"]) / divisor, y)
         return _restored(casted(y, node.dtype()), lead)
 
     return row
@@ -102,17 +103,9 @@ def _avg_pool(count: int) -> Row:
 def _max_pool(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
         x, lead = _batched(node.x(), count)
-        kernel = each(node.integers("kernel_size"), count)
-        how: dict[str, Any] = {
-            "kernel": kernel,
-            "strides": each(node.integers("stride") or kernel, count),
-            "padding": tuple((width, width) for width in each(node.integers("padding"), count)),
-            "dilation": each(node.integers("dilation"), count),
-            "ceil_mode": node.flag("ceil_mode"),
-        }
+        how = {**_sliding(node, count), "dilation": each(node.integers("dilation"), count)}
         y = op.nn.max_pool(x, **how)
-        places = window_places(x, y, how)
-        return [_restored(y, lead), _restored(places, lead)]
+        return [_restored(y, lead), _restored(window_places(x, y, how), lead)]
 
     return row
 
@@ -140,34 +133,24 @@ def _parts_of(x: Expr, axis: int, wanted: int) -> tuple[Expr, Expr, Expr]:
     return cut, op.reshape(inner < stop, form), held
 
 
-def _adaptive(count: int) -> Row:
-    def row(node: TorchNode) -> Expr:
+def _adaptive(count: int, mean: bool) -> Row:
+    """The mean of each window, or the greatest element, whose place is not said."""
+
+    def row(node: TorchNode) -> Expr | list[Expr | None]:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
-        y = casted(x, opmath(dtype(x)))
+        y = casted(x, opmath(dtype(x))) if mean else x
         if all(known(size) is not None for size in shape(x)[2:]):
-            y = op.nn.adaptive_avg_pool(y, output_size=wanted)
+            record = op.nn.adaptive_avg_pool if mean else op.nn.adaptive_max_pool
+            y = record(y, output_size=wanted)
         else:
             for at, number in enumerate(wanted, 2):
                 cut, inside, held = _parts_of(y, at, number)
                 share = op.where(inside, cut, like(0, cut)) / casted(held, dtype(cut))
-                y = op.sum(share, axis=(at + 1,))
-        return _restored(casted(y, node.dtype()), lead)
-
-    return row
-
-
-def _adaptive_max(count: int) -> Row:
-    def row(node: TorchNode) -> list[Expr | None]:
-        x, lead = _batched(node.x(), count)
-        wanted = each(node.integers("output_size"), count)
-        if all(known(size) is not None for size in shape(x)[2:]):
-            y = op.nn.adaptive_max_pool(x, output_size=wanted)
-        else:
-            y = x
-            for at, number in enumerate(wanted, 2):  # a place that is there again changes nothing
-                y = op.max(_parts_of(y, at, number)[0], axis=(at + 1,))
-        return [_restored(y, lead), None]
+                # Of the greatest a place that is there again changes nothing.
+                y = op.sum(share, axis=(at + 1,)) if mean else op.max(cut, axis=(at + 1,))
+        expr = _restored(casted(y, node.dtype()), lead)
+        return expr if mean else [expr, None]
 
     return row
 
@@ -180,9 +163,9 @@ TABLE: Final[dict[str, Row]] = {
     "avg_pool3d.default":              _avg_pool(3),
     "max_pool2d_with_indices.default": _max_pool(2),
     "max_pool3d_with_indices.default": _max_pool(3),
-    "_adaptive_avg_pool2d.default":    _adaptive(2),
-    "_adaptive_avg_pool3d.default":    _adaptive(3),
-    "adaptive_max_pool2d.default":     _adaptive_max(2),
-    "adaptive_max_pool3d.default":     _adaptive_max(3),
+    "_adaptive_avg_pool2d.default":    _adaptive(2, True),
+    "_adaptive_avg_pool3d.default":    _adaptive(3, True),
+    "adaptive_max_pool2d.default":     _adaptive(2, False),
+    "adaptive_max_pool3d.default":     _adaptive(3, False),
 }
 # fmt: on
