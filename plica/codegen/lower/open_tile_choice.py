@@ -7,8 +7,8 @@ from typing import Final
 
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
-from plica.schedule.default.run_schedule import BRIEF
 from plica.schedule.default.tile import ELEMENT_NEAR, VECTOR_AWAY, RegisterTile, fits
+from plica.schedule.default.written_terms import BRIEF
 
 USUAL: Final = range(4, 65, 3)  # how long rows of images are, deep in a network and near its input
 TURNED: Final = 10

@@ -34,7 +34,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stages import pairs
 from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW
+from plica.schedule.default.written_terms import BRIEF, SHORT, WINDOW
 
 
 def tiled(of: OpenTile, rest: Stages, machine: Machine) -> st.Kernel:

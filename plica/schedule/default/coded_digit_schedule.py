@@ -26,11 +26,10 @@ from plica.core import free_vars
 from plica.ir.loop import Block, Kernel
 from plica.ir.type import i32, known
 from plica.schedule import primitive as st
-from plica.schedule.default.byte_copy import widened_sides
 from plica.schedule.default.coded_digit import digit_tile
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.nest import in_registers, opened, summed, vectors, vectors_inside
-from plica.schedule.default.operand_copy import transposed
+from plica.schedule.default.operand_copy import transposed, widened_sides
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,

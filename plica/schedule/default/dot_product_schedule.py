@@ -16,7 +16,6 @@ from plica.ir.loop import Block, Kernel, Load, Stages
 from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule import primitive as st
-from plica.schedule.default.byte_copy import in_parts, in_vectors, widened_sides
 from plica.schedule.default.machine import (
     GIVEN_ROWS,
     MAX_COPIED_COLUMNS,
@@ -26,6 +25,7 @@ from plica.schedule.default.machine import (
     Machine,
 )
 from plica.schedule.default.nest import vectors, vectors_inside
+from plica.schedule.default.operand_copy import in_parts, in_vectors, widened_sides
 from plica.schedule.default.role import (
     ContractionBlocks,
     block_flow,
@@ -34,7 +34,6 @@ from plica.schedule.default.role import (
     made_by,
     reads,
 )
-from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays, shared
 from plica.schedule.default.tile import (
     USUAL_OPEN_SIZE,
@@ -44,6 +43,7 @@ from plica.schedule.default.tile import (
     cost,
     fits,
 )
+from plica.schedule.default.written_terms import written_out
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle

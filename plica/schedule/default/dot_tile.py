@@ -58,7 +58,7 @@ from plica.schedule.default.reduction import AT_ONCE, halved
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.summed import FEW, LONGEST
-from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
+from plica.schedule.default.tile import LOOP, VECTOR_AWAY, parts, reads_of
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -144,19 +144,13 @@ def dot_tile(
         moved = _moved(depth, dtype, tile, (high, wide), machine)
         cycles = moved + sum(
             many * often * _cycles(DotTile(some, more), depth, dtype, machine)
-            for some, many in _parts(high, r)
-            for more, often in _parts(wide, c)
+            for some, many in parts(high, r)
+            for more, often in parts(wide, c)
         )
         if best is None or cycles < best[1]:
             best = tile, cycles
     assert best is not None
     return best
-
-
-def _parts(whole: int, part: int) -> list[tuple[int, int]]:
-    """How often a part fits into a whole, and the remainder."""
-    count, rest = divmod(whole, part)
-    return [(size, times) for size, times in ((part, count), (rest, 1)) if size and times]
 
 
 def _moved(

@@ -30,13 +30,13 @@ from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import known, polynomial
 from plica.schedule import primitive as st
-from plica.schedule.default.byte_copy import in_vectors, widened_sides
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.form import bounds, span, where
 from plica.schedule.default.machine import WINDOW_LANES, Dot, Machine
 from plica.schedule.default.nest import vectors_inside
+from plica.schedule.default.operand_copy import filled_before, in_vectors, widened_sides
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored
 from plica.schedule.default.role import contraction_blocks, reads
 from plica.schedule.default.share import pays, shared
@@ -224,7 +224,5 @@ def _bordered(of: Block, copy: Handle) -> Body:
     """Rows are copied in vectors of channels, their border is filled before."""
     every: tuple[Handle, ...] = yield st.loops(copy)
     if padded(of) is not None:
-        fill = yield st.decompose_padding(copy, every[-2])
-        filled: tuple[Handle, ...] = yield st.loops(fill)
-        yield st.vectorize(filled[-1])
+        yield from filled_before(copy, every[-2])
     yield st.vectorize(every[-1])

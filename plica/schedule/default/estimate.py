@@ -50,7 +50,6 @@ from plica.schedule.default.memory_estimate import (
 )
 from plica.schedule.default.panel import group_of, has_panels, panel_budget, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
-from plica.schedule.default.run_schedule import has_rows, last_terms
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     LARGE_WAYS,
@@ -66,6 +65,7 @@ from plica.schedule.default.tile import (
     most_steps,
     reads_of,
 )
+from plica.schedule.default.written_terms import has_rows, last_terms
 
 SCATTERED = 1.2  # cycles for each lane of a vector that is stored to places far apart
 TURNED = 5  # cycles per vector of a tile that is transposed before its store

@@ -24,7 +24,6 @@ from typing import TypeAlias
 from plica.ir.loop.statement import Block
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.role import MOST_SLIDING, Roles
-from plica.schedule.default.run_schedule import has_rows, last_terms
 from plica.schedule.default.share import BOTH, Side, bytes_along, shares
 from plica.schedule.default.tile import (
     RegisterTile,
@@ -38,6 +37,7 @@ from plica.schedule.default.tile import (
     most_steps,
     widening_tile,
 )
+from plica.schedule.default.written_terms import has_rows, last_terms
 
 SPARE = 8  # registers for operands
 ENOUGH = 4  # sums that must be under way at once, at least

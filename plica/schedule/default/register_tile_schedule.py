@@ -12,6 +12,30 @@ of columns:
 for groups of columns:
     panel = columns of the group                   in vectors, a row after the other
     for tiles of outputs, tiles of columns: as above
+
+A sum in runs (`plica.schedule.default.summed`) keeps totals; the last run may be apart:
+
+for …, tiles:
+    total[tile] = 0                                f64
+    for b:
+        sum[tile] = 0                              registers
+        for terms: sum[tile] += data * weight
+        total[tile] += f64(sum[tile])
+    the same for the terms of `tail`, where there is one
+    out[tile] = f(total[tile] + f64(tail[tile]))
+
+Or run by run for all tiles: a run's data and weights stay in a cache until all tiles have read
+them, and totals wait in memory.  Data that is unpacked for the terms of a run goes in groups of
+tiles, with these loops in each:
+
+total[…] = 0
+for b, …, tiles:
+    sum[tile] = 0                                  registers
+    for terms: sum[tile] += data * weight
+    total[tile] += f64(sum[tile])
+for …, tiles:
+    whole[tile] = total[tile]                      registers
+    out[tile] = f(whole[tile])
 """
 
 from __future__ import annotations
@@ -27,7 +51,7 @@ from plica.ir.type import f32, known
 from plica.schedule import primitive as st
 from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import LINE, MIN_LANES, Machine
-from plica.schedule.default.nest import opened, vectors
+from plica.schedule.default.nest import in_registers, opened, vectors
 from plica.schedule.default.operand_copy import (
     copied_operand,
     is_unpacked,
@@ -50,25 +74,25 @@ from plica.schedule.default.register_tile import (
     tile_of,
     tiles_of_panel,
 )
-from plica.schedule.default.role import ContractionBlocks, Roles, contraction_blocks, made_by, roles
-from plica.schedule.default.run_schedule import (
-    BRIEF,
-    HELD,
-    Sums,
-    TileNest,
-    epilogue_after,
-    has_rows,
-    run_by_run,
-    run_within,
-    written_out,
+from plica.schedule.default.role import (
+    ContractionBlocks,
+    Roles,
+    contraction_blocks,
+    made_by,
+    roles,
+    terms_of,
 )
 from plica.schedule.default.share import SharedReads, cycles, pays, read_times, share_of, shared
 from plica.schedule.default.tile import RegisterTile
+from plica.schedule.default.written_terms import BRIEF, HELD, has_rows, written_out
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 Nests: TypeAlias = Generator[Any, Any, list[tuple[Handle, ...]]]
 """A part of a do-block, and the loops around tiles of each nest."""
+
+Sums: TypeAlias = tuple[list[Handle], tuple[int, ...], Handle]
+"""The term loops of a sum, their extents, and the loop over lanes."""
 
 PASSES = 16  # a tile of weights that is used more often than that need not be fetched ahead
 
@@ -151,6 +175,16 @@ def in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 @frozen
+class TileNest:
+    """The loops of a sum in tiles: those around each, terms, places of a tile, and lanes."""
+
+    around: tuple[Handle, ...]
+    terms: tuple[Handle, ...]
+    places: tuple[Handle, ...]
+    lane: Handle
+
+
+@frozen
 class TileSchedule:
     """The schedule with a tile; where the lanes are part of a loop, this many of them.
 
@@ -196,10 +230,9 @@ class TileSchedule:
         nest = yield from self.tiled(total)
         order, over = nest.around, nest.terms
         yield st.set_scope(total, 0, "local")
-        sums = yield from epilogue_after(nest, blocks.tail, self.tiled, last)
+        sums = yield from self.epilogue_after(nest, last)
         if of.runs:
-            counts, ends = self.counts(), (of.lane, self.lanes)
-            sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
+            sums.append((yield from self.run_within(over[-1])))
         else:
             sums.append((list(over), term_extents(of), nest.lane))
         if self.outside and blocks.data is not None:  # after all that reads it
@@ -214,15 +247,76 @@ class TileSchedule:
         yield from self.finished(last, len(order))
         return [order]
 
+    def epilogue_after(self, total: TileNest, last: Handle) -> Generator[Any, Any, list[Sums]]:
+        """What reads the total, where a tile of it is made; before that the sum of the last run in
+        the same tiles, if it is apart: gives what `run_within` does for it.
+
+        The tail has all lanes of a tile, like the total, although the result may need fewer:
+        partial sums do not stay in registers.
+        """
+        if (tail := self.blocks.tail) is None:
+            yield st.reverse_compute_at(last, total.around[-1])
+            return []
+        one = yield st.block(str(tail.label))
+        nest = yield from self.tiled(one)
+        yield st.merge_loops(total.around[-1], nest.around[-1])
+        yield st.set_scope(one, 0, "local")
+        yield st.reverse_compute_at(last, total.around[-1])
+        yield from vectors((*nest.places, nest.lane))
+        yield st.decompose_reduction(one, nest.terms[0])
+        both = zip(nest.terms, terms_of(tail), strict=True)
+        long = [(loop, count) for loop, count in both if count > 1]
+        return [([loop for loop, _ in long], tuple([count for _, count in long]), nest.lane)]
+
+    def run_within(self, loop: Handle) -> Generator[Any, Any, Sums]:
+        """The sum of a run in registers, at the tile's addition to the total: its term loops and
+        their extents, without unit loops, and that over lanes."""
+        of, counts = self.blocks.reduction, self.counts()
+        long = tuple([each for each in terms_of(of) if each > 1])
+        one = yield from in_registers(of, loop)
+        every: tuple[Handle, ...] = yield st.loops(one)
+        spatial = [at for at in sorted(counts) if counts[at] > 1]
+        inside = every[len(every) - len(spatial) - len(long) :]
+        found = dict(zip(spatial, inside, strict=False))
+        *many, last = yield st.split(found.pop(self.of.lane), (None, self.lanes))
+        rest = inside[len(spatial) :]
+        yield st.reorder(*rest, *found.values(), *many, last)
+        yield from vectors((*found.values(), *many, last))
+        if not rest:  # of one term
+            return [], (), last
+        yield st.decompose_reduction(one, rest[0])
+        return list(rest), long, last
+
     def in_runs(self) -> Nests:
-        """Runs of terms in sequence, with totals kept."""
-        ends = self.of.lane, self.lanes
-        last, nests, sums = yield from run_by_run(
-            self.blocks, self.tiled, self.counts(), ends, self.outside
-        )
+        """Each run for all tiles, with totals kept.
+
+        All runs of a group of tiles go before the next group if loops are `outside` of the copy of
+        the data: then the data of a run is computed for the group.
+        """
+        blocks, merged = self.blocks, self.outside
+        assert blocks.total is not None
+        assert blocks.again is not None
+        total = yield st.block(str(blocks.total.label))
+        whole = yield st.block(str(blocks.again.label))
+        last = yield st.block(str(blocks.epilogue.label))
+        nest, back = (yield from self.tiled(total)), (yield from self.tiled(whole))
+        if merged:
+            yield st.merge_loops(nest.around[merged - 1], back.around[merged - 1])
+        yield st.set_scope(whole, 0, "local")
+        yield st.reverse_compute_at(last, back.around[-1])
+        sums = yield from self.run_within(nest.around[-1])
+        if merged and blocks.data is not None:
+            copy = yield st.block(str(blocks.data.label))
+            yield st.compute_at(copy, nest.terms[0])
+        start = yield st.decompose_reduction(total, nest.terms[0])
+        for handle in (*nest.places, *back.places):
+            yield st.unroll(handle)
+        begun: tuple[Handle, ...] = yield st.loops(start)
+        for handle in (nest.lane, back.lane, begun[-1]):
+            yield st.vectorize(handle)
         yield from self.summed_up(sums, prod(sums[1]))
-        yield from self.finished(last, len(nests[-1]))
-        return nests
+        yield from self.finished(last, len(back.around))
+        return [nest.around] if merged else [begun[: len(back.around)], nest.around, back.around]
 
     def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
         """Splits the loops of a block into tiles, and reorders them."""

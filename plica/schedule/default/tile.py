@@ -128,16 +128,16 @@ def cost(  # noqa: PLR0917  # as of a tile
     Each vector load takes a number of cache lines and uses a number of their bytes.
     """
     found = 0.0
-    for wide, many in _parts(vectors, tile.vectors):
-        for high, often in _parts(steps, tile.steps):
+    for wide, many in parts(vectors, tile.vectors):
+        for high, often in parts(steps, tile.steps):
             found += many * often * RegisterTile(wide, high).cycles(lines, rates, size)
     return found
 
 
-def _parts(whole: int, part: int) -> list[tuple[int, int]]:
+def parts(whole: int, part: int) -> list[tuple[int, int]]:
     """How often a part fits into a whole, and the remainder."""
     count, rest = divmod(whole, part)
-    return [*([(part, count)] if count else []), *([(rest, 1)] if rest else [])]
+    return [(size, times) for size, times in ((part, count), (rest, 1)) if size and times]
 
 
 RAGGED = 1.02  # the cost factor of a last tile with a different size, due to more code
@@ -234,7 +234,7 @@ def widening_tile(
                 break
             cost_ = sum(
                 often * max(m * (high / rates.fma + WIDENED), rates.latency * 2)
-                for high, often in _parts(steps, r)
+                for high, often in parts(steps, r)
             )
             if (each := cost_ * -(-vectors // m)) < least:
                 found, least = tile, each

@@ -29,12 +29,12 @@ from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import DType, i8, known, u8
 from plica.schedule import primitive as st
-from plica.schedule.default.byte_copy import in_rows, in_vectors, widened_sides
 from plica.schedule.default.contraction import flattened
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import lies, summed_by_ones
 from plica.schedule.default.form import bounds, names_of, span, where
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
+from plica.schedule.default.operand_copy import in_rows, in_vectors, widened_sides
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays, shared

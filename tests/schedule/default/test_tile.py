@@ -14,8 +14,8 @@ from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DType, f32, f64
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.machine import LINE, waiting
-from plica.schedule.default.run_schedule import LONGEST, SCALED
 from plica.schedule.default.tile import RegisterTile, best_tile, bytes_of_line, cost, fits
+from plica.schedule.default.written_terms import LONGEST, SCALED
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.split import Split
