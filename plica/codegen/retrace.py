@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import astuple, frozen
 
 from plica.codegen.artefact_target import target_of_artefact
 from plica.codegen.backend import registered
@@ -121,15 +121,8 @@ def retraced(
 def joined(parts: Sequence[Retraced]) -> Retraced:
     """What was made again in all parts of an artefact."""
     reasons = dict.fromkeys([part.not_rebuilt for part in parts if part.not_rebuilt])
-    return Retraced(
-        sum(part.kernels for part in parts),
-        sum(part.steps for part in parts),
-        sum(part.proved for part in parts),
-        sum(part.unproved for part in parts),
-        sum(part.barriers for part in parts),
-        sum(part.rebuilt for part in parts),
-        "; ".join(reasons),
-    )
+    counts = zip(*[astuple(part)[:-1] for part in parts], strict=True)
+    return Retraced(*map(sum, counts), not_rebuilt="; ".join(reasons))
 
 
 def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:

@@ -19,6 +19,7 @@ import attrs
 from plica.codegen.dynamic.constant_argument import place_known
 from plica.codegen.dynamic.shape_specialisation import specialise_shapes
 from plica.codegen.lower.decompose import instance, written_out
+from plica.core import fold_into
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.op import find
@@ -90,24 +91,25 @@ def name_kernels(module: Module) -> Module:
 
 def _calling(function: Function, named: _Named) -> Function:
     memo: dict[Expr, Expr] = {}
-    stack: list[tuple[Expr, bool]] = [(function.body, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if node in memo:
-            continue
+
+    def below(node: Expr) -> tuple[Expr, ...]:
         fused = isinstance(node, Call) and is_primitive(node.callee)
-        below = node.args if isinstance(node, Call) and fused else inside(node)
-        if not leaving:
-            stack.append((node, True))
-            stack.extend([(part, False) for part in below])
-        elif parts(node) is not None:
+        return node.args if isinstance(node, Call) and fused else inside(node)
+
+    def called(node: Expr) -> Expr:
+        if parts(node) is not None:
             kernel, args = alone(node)
-            memo[node] = Call(named(kernel), tuple([memo[arg] for arg in args]))
-        elif isinstance(node, Call) and isinstance(node.callee, Function) and fused:
-            memo[node] = Call(named(node.callee), tuple([memo[arg] for arg in node.args]))
-        else:
-            memo[node] = with_operands(node, tuple([memo[part] for part in below]))
-    return attrs.evolve(function, body=memo[function.body])
+            return Call(named(kernel), tuple([memo[arg] for arg in args]))
+        new = tuple([memo[part] for part in below(node)])
+        if (
+            isinstance(node, Call)
+            and isinstance(node.callee, Function)
+            and is_primitive(node.callee)
+        ):
+            return Call(named(node.callee), new)
+        return with_operands(node, new)
+
+    return attrs.evolve(function, body=fold_into(memo, function.body, below, called))
 
 
 def anf_around_kernels(module: Module) -> Module:

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core import Term, free_vars, substitute
+from plica.core import Term, substitute
 from plica.ir.graph.expression import Call, Expr, Function, Var
 from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.graph.shape_specialisation import function_at
-from plica.ir.loop.scalar import Lit, ScalarVar
-from plica.ir.type import FuncType, Type, infer, solve, type_of
-from plica.ir.type.size import type_equations
+from plica.ir.loop.scalar import Lit
+from plica.ir.type import FuncType, infer
+from plica.rewrite.graph.beta import instantiation
 from plica.rewrite.graph.dead import remove_dead
-from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
+from plica.rewrite.graph.walk import NameSupply, map_expressions
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 COPIES: Final = 1_000  # how many copies of functions a module may need
@@ -37,11 +37,6 @@ def specialise_shapes(module: Module) -> Module:
     if not any(function.dims for _, function in known.functions()):
         return known
     return remove_dead(infer(_Copies(known).module()))
-
-
-def is_open(of: Type | None) -> bool:
-    """Whether a type has a size that is no number."""
-    return of is not None and any(isinstance(var, ScalarVar) for var in free_vars(of))
 
 
 @attrs.define
@@ -70,39 +65,23 @@ class _Copies:
 
     def settled(self, function: Function) -> Function:
         """A function that calls copies where it can."""
-        memo: dict[Expr, Expr] = {}
-        for node in expressions(function.body):
-            new = with_operands(node, tuple([memo[part] for part in operands(node)]))
-            if isinstance(node, Call) and isinstance(node.callee, Var):
-                copy = self.called(node)
-                if copy is not None:
-                    assert isinstance(new, Call)
-                    new = Call(copy, new.args, new.types)
-            memo[node] = new
-        return attrs.evolve(function, body=memo[function.body])
+        return attrs.evolve(function, body=map_expressions(self.called, function.body))
 
-    def called(self, call: Call) -> Var | None:
-        """The copy a call means; None for calls that are not for any size, or not settled."""
-        name = call.callee
-        function = self.table.get(name)
-        if not isinstance(name, Var) or not isinstance(function, Function) or not function.dims:
-            return None
-        types = [type_of(arg) for arg in call.args]
-        if any(is_open(type_) for type_ in (*types, *call.types)):
-            return None
-        equations = [
-            equation
-            for param, of in zip(function.params, types, strict=True)
-            if param.type is not None
-            for equation in type_equations(param.type, of, {})
-        ]
-        sizes = solve(equations, {})
-        if any(dim not in sizes for dim in function.dims):
-            return None
-        key = name, tuple([sizes[dim] for dim in function.dims])
-        if key not in self.names:
-            self.names[key] = self.copied(name, function, key[1])
-        return self.names[key]
+    def called(self, node: Expr) -> Expr:
+        """A call of a function for any size, if it is settled one of a copy."""
+        function = self.table.get(node.callee) if isinstance(node, Call) else None
+        if not (isinstance(node, Call) and isinstance(name := node.callee, Var)):
+            return node
+        if not isinstance(function, Function) or not function.dims:
+            return node
+        found = instantiation(function, node.args, node.types) or {}
+        terms = [found.get(dim) for dim in function.dims]
+        sizes = tuple([int(term.value) for term in terms if isinstance(term, Lit)])
+        if len(sizes) < len(terms):
+            return node
+        if (name, sizes) not in self.names:
+            self.names[name, sizes] = self.copied(name, function, sizes)
+        return Call(self.names[name, sizes], node.args, node.types)
 
     def copied(self, name: Var, function: Function, sizes: tuple[int, ...]) -> Var:
         if len(self.names) >= COPIES:
