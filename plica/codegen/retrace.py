@@ -121,8 +121,10 @@ def retraced(
 def joined(parts: Sequence[Retraced]) -> Retraced:
     """What was made again in all parts of an artefact."""
     reasons = dict.fromkeys([part.not_rebuilt for part in parts if part.not_rebuilt])
-    counts = zip(*[astuple(part)[:-1] for part in parts], strict=True)
-    return Retraced(*map(sum, counts), not_rebuilt="; ".join(reasons))
+    kernels, steps, proved, unproved, waiting, again = [
+        sum(counts) for counts in zip(*[astuple(part)[:-1] for part in parts], strict=True)
+    ]
+    return Retraced(kernels, steps, proved, unproved, waiting, again, "; ".join(reasons))
 
 
 def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:
