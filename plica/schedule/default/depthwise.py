@@ -42,12 +42,13 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from plica.core import Name, Term, free_vars, fresh, map_bottom_up, substitute
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Each, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer
+from plica.schedule.default.limb import StageList, summed
 from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.role import only_load
 from plica.schedule.form import Facts
@@ -226,7 +227,7 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
 
     If `by_columns`, the places of a window are summed column after column.
     """
-    used = {buffer.name for buffer in (*of.inputs, of.reduced)} | {size.name for size in of.sizes}
+    names = names_of(of)
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
     terms = tuple(reversed(of.k)) if by_columns else of.k
@@ -248,23 +249,18 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     data, weight = inside(of, sizes), of.weight
     before: list[Each] = []
     if weight is not None and row in free_vars(weight):
-        names = names_of(of)
         parts = names.var("b"), names.var("v")
         there = packed(of, row, parts, lanes, names.name("packed"))
         before.append(packer(weight, row, parts, lanes, there))
         weight = substitute(there, dict(zip(parts, (row // lanes, row % lanes), strict=True)))
-        used.add(there.buffer.name)
     body = data if weight is None else sc.Mul(data, weight)
-    extents = tuple([sc.index(sizes[term]) for term in terms])
-    shape = tuple([sc.index(sizes[axis]) for axis in of.axes])
-    window = sc.Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
-
-    value = with_element(of.value, of.reduced, sc.Load(window, of.axes))
-    whole = tuple([sc.index(of.sizes[axis]) for axis in of.axes])
-    out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
-    total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))
-    scratch = [stage.out for stage in before]
-    return stages(of.inputs, (*before, total, Each(out, of.axes, value)), (*scratch, out))
+    stages_ = StageList(names)
+    stages_.stages += before
+    total = summed([(term, sizes[term]) for term in terms], body, of.combiner)
+    window = stages_.made("window", [(axis, sizes[axis]) for axis in of.axes], total)
+    value = with_element(of.value, of.reduced, window)
+    out = stages_.made("out", [(axis, of.sizes[axis]) for axis in of.axes], value)
+    return stages(of.inputs, stages_.stages, (*[stage.out for stage in before], out.buffer))
 
 
 # --- bytes as floats ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core import free_vars
 from plica.ir.loop import Each, Stages, loads, scalar as sc
@@ -100,7 +100,7 @@ def quantised(
     (data, zero), (weight, middle) = moved, found
     if any(load.buffer in (data.buffer, weight.buffer) for stage in after for load in loads(stage)):
         return None
-    wide = {buffer: _wide(buffer) for buffer in (data.buffer, weight.buffer)}
+    wide = {buffer: evolve(buffer, dtype=i32) for buffer in (data.buffer, weight.buffer)}
     read: sc.Scalar = sc.Load(wide[data.buffer], data.indices)
     if guard is not None:
         read = sc.Select(guard, read, sc.Lit(0, i32))
@@ -122,7 +122,7 @@ def quantised(
     )
     return QuantisedContraction(
         whole,
-        evolve_dtype(whole.data.buffer, data.buffer.dtype),
+        evolve(whole.data.buffer, dtype=data.buffer.dtype),
         weight.buffer,
         not facts.constant[of.inputs.index(weight.buffer)],
         middle,
@@ -131,15 +131,6 @@ def quantised(
         factor,
         *axes,
     )
-
-
-def evolve_dtype(of: sc.Buffer, dtype: DType) -> sc.Buffer:
-    """The buffer with another dtype."""
-    return sc.Buffer(of.name, of.shape, dtype)
-
-
-def _wide(of: sc.Buffer) -> sc.Buffer:
-    return evolve_dtype(of, i32)
 
 
 def moved_bytes(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.Scalar] | None:

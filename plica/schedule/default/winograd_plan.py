@@ -79,15 +79,10 @@ class AnyWinograd:
         """The number of images."""
         return self.x.shape[0]
 
-    @property
-    def tile_bytes(self) -> int:
-        """The bytes of the data and the products of one tile."""
-        return self.of.span**2 * (self.channels + self.outputs) * self.x.dtype.bytes
-
-    @property
-    def weight_bytes(self) -> int:
-        """The bytes of the transformed weight."""
-        return self.of.span**2 * self.channels * self.outputs * self.x.dtype.bytes
+    def extents(self, rows: int = 0, columns: int = 0) -> TileExtents:
+        """The extents of so many tiles, none where they are open."""
+        of, dtype = self.of, self.x.dtype
+        return TileExtents(dtype, of.span, of.size, self.channels, self.outputs, (rows, columns))
 
 
 @frozen
@@ -112,9 +107,7 @@ def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
     sizes = [known(scalar) for scalar in (*of.x.shape, *fold.out.shape[2:])]
     if not all(sizes):
         return None
-    rows, columns = (-(-(size or 0) // of.of.size) for size in sizes[4:])
-    span, size = of.of.span, of.of.size
-    return TileExtents(of.x.dtype, span, size, of.channels, of.outputs, (rows, columns))
+    return of.extents(*[-(-(size or 0) // of.of.size) for size in sizes[4:]])
 
 
 @lru_cache(maxsize=64)
@@ -315,19 +308,19 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
     """The same for images of open size, with the tiles of a block: as many as fit in half of a
     cache, through which the image passes as well, or, if it does not hold the weights, as many as
     take as much as these."""
-    lanes = machine.lanes(of.x.dtype)
+    lanes, places = machine.lanes(of.x.dtype), of.of.span**2
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < MIN_LANES:
         return None
-    near, far = machine.cache(2), of.weight_bytes > machine.cache(2) // 2
-    most = (near if far else near - of.weight_bytes) // 2 // of.tile_bytes
+    near, weights = machine.cache(2), of.extents().weight_bytes
+    far, tile_bytes = weights > near // 2, places * (of.channels + of.outputs) * of.x.dtype.bytes
+    most = (near if far else near - weights) // 2 // tile_bytes
     if far:
-        most = max(most, of.weight_bytes // of.tile_bytes)
-
+        most = max(most, weights // tile_bytes)
     tiles = _tiles(of.outputs // outer, 0, machine)
     choices = [(tile, rest) for tile in tiles for rest in range(1, tile.steps + 1)]
     tile, rest = min(choices, key=lambda each: _open_cost(each[0], each[1], machine))
-    shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
+    shares = pays(machine, places * USUAL_BLOCK * of.channels * of.outputs, ())
     left = _left(tile, rest, machine)
     # Short vectors gain nothing by it, and layers of more channels can be one function with others.
     fetches = far and machine.masks

@@ -21,28 +21,22 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
-from plica.analysis.dependence import scope_of
-from plica.analysis.site import map_of
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import known
 from plica.schedule import primitive as pr
-from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import shared
 from plica.schedule.do import Body, decided, do, trace_if_legal
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
-from plica.search.sketch.tiling import SHARED, WIDEST, is_reduction
+from plica.search.sketch.tiling import SHARED, WIDEST, only_reduction
 
 
 def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedules, by the axis of terms that gives the lanes."""
-    sites = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
-    if len(sites) != 1:
-        return
-    (site,) = sites
-    for at, kind in enumerate(site.node.kinds):
+    only = only_reduction(kernel)
+    for at, kind in enumerate(only.block.kinds if only is not None else ()):
         if kind == "reduce" and (trace := _over(kernel, machine, at)) is not None:
             yield f"over{at}", trace
 
@@ -50,20 +44,15 @@ def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 @lru_cache(maxsize=256)
 def _over(kernel: Kernel, machine: Machine, at: int) -> Trace | None:
     """The schedule with lanes along one reduction axis, or None if it is refused."""
-    (site,) = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
-    of = site.node
-    body = of.body
+    only = only_reduction(kernel)
+    assert only is not None
+    of, readers, body = only.block, only.readers, only.block.body
     assert isinstance(body, Store)
     sizes = [known(extent) or 1 for extent in of.extents]
     spatial = [n for n, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [n for n, kind in enumerate(of.kinds) if kind == "reduce" and n != at]
     counts = _counts(sizes[at], machine.lanes(body.buffer.dtype))
-    if not counts:
-        return None
-    every = stages(scope_of(kernel, site))
-    total = every[of.label].writes[0]
-    readers = [each.block for each in every.values() if total in each.inputs]
-    if len(readers) > 1 or not spatial:
+    if not counts or not spatial:
         return None
     shares = machine.cores > 1 and prod(sizes) >= SHARED
 

@@ -20,10 +20,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final
+
+from attrs import frozen
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import Site, map_of
@@ -47,10 +49,11 @@ SHARED: Final = 1 << 16  # fewer terms than that are not worth waking other core
 
 def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedule with vectors along the last axis, then along each other that is long enough."""
-    if (trace := tiling(kernel, machine)) is None:
+    only = only_reduction(kernel)
+    if only is None or (trace := tiling(kernel, machine)) is None:
         return
     yield "tiled", trace
-    (of,) = [block.node for block in map_of(kernel).blocks.values() if is_reduction(block)]
+    of = only.block
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     for along in spatial[:-1]:
         if (known(of.extents[along]) or 1) > 1 and (other := tiling(kernel, machine, along)):
@@ -74,19 +77,9 @@ def tiling(
 ) -> Trace | None:
     """The schedule with vectors along an axis (by default the last), `filled` ones or not, and one
     operand packed, if named; None without a reduction."""
-    found = [block for block in map_of(kernel).blocks.values() if is_reduction(block)]
-    if len(found) != 1:
+    if (only := only_reduction(kernel)) is None:
         return None
-    (site,) = found
-    of = site.node
-    every = stages(scope_of(kernel, site))
-    total = every[of.label].writes[0]
-    readers = [each.block for each in every.values() if total in each.inputs]
-    others = [
-        each.block for each in every.values() if each.block is not of and each.block not in readers
-    ]
-    if len(readers) > 1:
-        return None
+    of, readers = only.block, only.readers
     sizes = [known(extent) or 1 for extent in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     if along is not None:  # what is a vector is innermost
@@ -135,7 +128,7 @@ def tiling(
         for each in (*levels[5][-2:-1], levels[4][-1]):
             yield pr.unroll(each)
         yield pr.vectorize(levels[5][-1])
-        for one in others:
+        for one in only.others:
             copy = yield pr.block(str(one.label))
             around: tuple[Handle, ...] = yield pr.loops(copy)
             if around:
@@ -144,6 +137,27 @@ def tiling(
             yield from shared(levels[0])
 
     return trace_if_legal(schedule(), kernel)
+
+
+@frozen(eq=False)
+class OnlyReduction:
+    """The reduction of a kernel that has one, the block that reads it, if any, and all others."""
+
+    block: Block
+    readers: Sequence[Block]
+    others: Sequence[Block]
+
+
+def only_reduction(kernel: Kernel) -> OnlyReduction | None:
+    """The reduction of a kernel, or None unless it has one, with at most one reader."""
+    sites = [site for site in map_of(kernel).blocks.values() if is_reduction(site)]
+    if len(sites) != 1:
+        return None
+    of, every = sites[0].node, stages(scope_of(kernel, sites[0])).values()
+    (total,) = [each.writes[0] for each in every if each.block is of]
+    readers = [each.block for each in every if total in each.inputs]
+    others = [each.block for each in every if each.block not in (of, *readers)]
+    return OnlyReduction(of, readers, others) if len(readers) < 2 else None
 
 
 def is_reduction(of: Site[Block]) -> bool:
