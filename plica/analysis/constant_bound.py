@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Term, fold_into, free_vars, parts_first, post_order
+from plica.core import Term, all_of, fold_into, free_vars, parts_first
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_row import hull
 from plica.ir.type import DType, Polynomial, from_polynomial, i64, is_size, known, polynomial
@@ -449,11 +449,8 @@ def within(var: sc.ScalarVar, extent: sc.Scalar) -> list[Polynomial]:
 
 def _quotients(of: sc.Scalar) -> list[Polynomial]:
     """The facts about the quotients of a term, such as `n - 8 * (n // 8)` for `n // 8`."""
-    return [
-        polynomial(node.left - node.right * node)
-        for node in post_order(of)
-        if isinstance(node, sc.FloorDiv) and (known(node.right) or 0) > 0
-    ]
+    quotients = [node for node in all_of(sc.FloorDiv, of) if (known(node.right) or 0) > 0]
+    return [polynomial(node.left - node.right * node) for node in quotients]
 
 
 def _common(rest: Polynomial, fact: Polynomial) -> Iterator[int]:

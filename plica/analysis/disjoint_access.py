@@ -32,7 +32,7 @@ from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.context import Range
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
-from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
+from plica.core import Name, Term, all_of, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substatements
@@ -74,9 +74,8 @@ def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
             found.append(IndexedAccess(stmt.buffer, indices, here, written=True))
         scalars = [child for child in stmt._children if child not in nested]
         reduced: list[Term] = []  # axes of reductions, which are no loops of the context
-        for node in post_order(*scalars):
-            if isinstance(node, sc.Reduce):
-                reduced.extend(node.axes)
+        for fold in all_of(sc.Reduce, *scalars):
+            reduced.extend(fold.axes)
         for node in post_order(*scalars):
             if isinstance(node, sc.Load):
                 indices = _loop_indices(node.indices, reduced)

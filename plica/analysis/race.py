@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import conflicts
-from plica.core import Term, free_vars, post_order
+from plica.core import Term, all_of, free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select, row_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, statements, substatements
 from plica.ir.type import evaluate
@@ -131,7 +131,7 @@ def race_of(loop: For, buffer: Buffer) -> Race | None:
 
 def _is_chosen(loop: For, buffer: Buffer) -> bool:
     """Whether some element of a buffer is read only under a condition."""
-    selects = [node for node in post_order(loop.body) if isinstance(node, Select)]
+    selects = all_of(Select, loop.body)
     return any(buffer in free_vars(branch) for select in selects for branch in select._children[1:])
 
 

@@ -11,10 +11,11 @@ require_name_in_plica(__name__)
 __all__ = [
     "CompilerBug", "DeferredBytes", "EvaluationError", "ExtensionGroup", "FrozenBytes", "IllFormed",
     "IllTyped", "Malformed", "Memo", "Name", "OutOfRange", "RuleFailed", "RuleRefused",
-    "ScriptError", "Task", "Term", "alpha_equal", "at", "children", "did_you_mean", "digest",
-    "field_names", "first_difference", "fold", "fold_into", "free_vars", "fresh", "from_json",
-    "ill_formed", "map_bottom_up", "map_top_down", "name_of", "parts_first", "post_order",
-    "reached", "rebuild", "rename", "substitute", "to_json", "universe", "variables_of",
+    "ScriptError", "Task", "Term", "all_of", "alpha_equal", "at", "children", "did_you_mean",
+    "digest", "field_names", "first_difference", "fold", "fold_into", "free_vars", "fresh",
+    "from_json", "ill_formed", "map_bottom_up", "map_top_down", "name_of", "parts_first",
+    "post_order", "reached", "rebuild", "rename", "substitute", "to_json", "universe",
+    "variables_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from plica.core.encode import from_json, to_json
     from plica.core.extension import ExtensionGroup
     from plica.core.fold import (
+        all_of,
         fold,
         fold_into,
         map_bottom_up,

@@ -53,6 +53,11 @@ def post_order(*roots: Term) -> list[Term]:
             node, kids = pop()
 
 
+def all_of(kind: type[T], *roots: Term) -> list[T]:
+    """Every distinct term of a class inside the roots, children before parents."""
+    return [node for node in post_order(*roots) if isinstance(node, kind)]
+
+
 def parts_first(parts: Callable[[K], Iterable[K]], *roots: K) -> list[K]:
     """All distinct nodes below the roots, children first, where `parts` returns the children.
 

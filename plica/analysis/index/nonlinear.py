@@ -30,7 +30,7 @@ from plica.analysis.index.context import Context
 from plica.analysis.index.deduction import adds_up, contradiction
 from plica.analysis.index.point import innermost, replacing
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
-from plica.core import Name, fresh, post_order
+from plica.core import Name, all_of, fresh
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
 from plica.ir.type import i64
 
@@ -132,8 +132,8 @@ def _without(division: Scalar, system: System) -> list[System]:
     """The cases in which a quotient is an unknown, by the sign of the divisor."""
     assert isinstance(division, FloorDiv | FloorMod)
     a, b = division.left, division.right
-    inside = post_order(*[constraint.term for constraint in system])
-    used = {node.name for node in inside if isinstance(node, ScalarVar)}
+    inside = all_of(ScalarVar, *[constraint.term for constraint in system])
+    used = {node.name for node in inside}
     q = ScalarVar(fresh(Name("quotient"), used), i64)
     rest = Sub(a, Mul(b, q))
 

@@ -41,7 +41,7 @@ from plica.analysis.index.point import atoms, value
 from plica.analysis.index.polynomial import literal
 from plica.analysis.index.prove import Fails, Holds, Undecided, decide, same
 from plica.analysis.index.rules import ContextualRewrite, RuleGuard
-from plica.core import Name, Term, digest, post_order
+from plica.core import Name, Term, all_of, digest
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Min, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.type import bool_, i64
 from plica.rewrite.instantiate import plan
@@ -310,7 +310,7 @@ def _unknowns(left: Term) -> dict[str, Any]:
 
 
 def _holes(pattern: Term) -> list[IndexHole]:
-    return [node for node in post_order(pattern) if isinstance(node, IndexHole)]
+    return all_of(IndexHole, pattern)
 
 
 def _name(of: Scalar) -> str:

@@ -9,7 +9,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from plica.core import Name, fresh, post_order, substitute
+from plica.core import Name, all_of, fresh, substitute
 from plica.ir.generate.choice import between, hints, names, pick
 from plica.ir.generate.scalar import dims
 from plica.ir.generate.scope import GenerationScope
@@ -196,7 +196,7 @@ def types(
 
 def dims_in(types: Sequence[Type], among: Sequence[ScalarVar]) -> tuple[ScalarVar, ...]:
     """Those of the dims that the types mention, in order of first appearance."""
-    found = [node for node in post_order(*types) if isinstance(node, ScalarVar)]
+    found = all_of(ScalarVar, *types)
     return tuple(dict.fromkeys(var for var in found if var in among))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from hypothesis import assume, strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core import Name, post_order
+from plica.core import Name, all_of, post_order
 from plica.ir.generate.builder import Builder, catch_all, dims_in, fields_of, is_first_order
 from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from plica.ir.generate.operation import apply
@@ -319,7 +319,7 @@ def _calls(expr: ex.Expr, costly: set[ex.Var]) -> bool:
 
 def cost(builder: Builder, function: Definition) -> int:
     """About how many calls one call of the function leads to."""
-    calls = [node for node in post_order(function) if isinstance(node, ex.Call)]
+    calls = all_of(ex.Call, function)
     return 1 + sum(
         builder.cost.get(node.callee, 1) for node in calls if isinstance(node.callee, ex.Var)
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plica.core import post_order
+from plica.core import all_of
 from plica.ir.graph.expression import Apply, Const, Expr, Literal, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module
 
@@ -24,10 +24,7 @@ from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module
 def carry(old: Module, new: Module) -> None:
     """Copies the node names of a module to one that differs only in the names of dims."""
     known = MADE_BY_NODES[old]
-    before, after = (
-        [each for each in post_order(of.main_function().body) if isinstance(each, Expr)]
-        for of in (old, new)
-    )
+    before, after = (all_of(Expr, of.main_function().body) for of in (old, new))
     if len(before) == len(after) and all(map(_is_alike, before, after)):
         there = dict(zip(before, after, strict=True))
         made = [(name, tuple([there[e] for e in of if e in there])) for name, of in known.made]

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core import DeferredBytes, Name, Term, map_bottom_up, post_order, to_json
+from plica.core import DeferredBytes, Name, Term, all_of, map_bottom_up, to_json
 from plica.core.deferred import OBSERVED, StoredBytes, look_at, unobserved
 from plica.core.term import LARGE_BYTES
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
@@ -93,8 +93,8 @@ def made_later(node: Expr) -> Const | None:
 def leaves_of(of: Term) -> frozenset[str]:
     """The digests of the stored tensors that a term contains or derives constants from."""
     found: set[str] = set()
-    for each in post_order(of):
-        if isinstance(each, Const) and isinstance(each.data, DeferredBytes):
+    for each in all_of(Const, of):
+        if isinstance(each.data, DeferredBytes):
             found |= each.data.leaves
     return frozenset(found)
 
@@ -115,7 +115,7 @@ def recipe_of(of: Term) -> Term:
 
 def _origins(of: Term) -> list[Term]:
     """The origins of the constants in a term."""
-    terms = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
+    terms = [_origin(each) for each in all_of(Const, of)]
     return [term for term in terms if term is not None]
 
 
@@ -157,12 +157,11 @@ class PlainArray:
 def plain_steps(of: Term, steps: list[Step]) -> PlainArray | None:
     """Appends the steps that compute an expression; None if numpy alone cannot."""
     made: dict[Term, PlainArray] = {}
-    for node in post_order(of):
-        if isinstance(node, Expr):
-            if (found := _plain_step(node, made, len(steps))) is None:
-                return None
-            step, made[node] = found
-            steps.append(step)
+    for node in all_of(Expr, of):
+        if (found := _plain_step(node, made, len(steps))) is None:
+            return None
+        step, made[node] = found
+        steps.append(step)
     return made.get(of)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import all_of, map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Function, If, Var, attr
@@ -100,7 +100,7 @@ def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
 
 def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
     """The module at some sizes; other dims stay symbolic."""
-    if any(isinstance(term, If) for term in post_order(of.main_function().body)):
+    if all_of(If, of.main_function().body):
         of = settled(infer(of), sizes)  # a branch that does not run may have no value at these
     main = of.main_function()
     assert of.main is not None

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from plica.core import Name, Term, free_vars, fresh, map_top_down, post_order, rename, substitute
+from plica.core import Name, Term, all_of, free_vars, fresh, map_top_down, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import TakenOut, exposed, taken_out
@@ -95,11 +95,11 @@ def _reads(stages: Sequence[Stage]) -> dict[Buffer, list[Stage]]:
         for out in stage.outs:
             found.setdefault(out, [])
         if isinstance(stage, ExternStage):
-            inside = [one.buffer for one in st.statements(stage.body) if isinstance(one, st.Alloc)]
-            touched = [one for one in post_order(stage.body) if isinstance(one, Buffer)]
+            inside = [one.buffer for one in st.statements_of(st.Alloc, stage.body)]
+            touched = all_of(Buffer, stage.body)
             seen = [one for one in touched if one not in inside]
         else:
-            seen = [one.buffer for one in post_order(stage) if isinstance(one, Load)]
+            seen = [one.buffer for one in all_of(Load, stage)]
         for one in dict.fromkeys(seen):
             found.setdefault(one, []).append(stage)
     return found
@@ -336,8 +336,7 @@ def _epilogues(stages: Sequence[Stage], params: Sequence[Buffer]) -> dict[Each, 
 
 def stored_epilogue(epilogue: Each, of: Scan, carried: Scalar) -> st.Store:
     """The store of a scan's epilogue at its axes."""
-    nodes = post_order(epilogue.value)
-    (read,) = [each for each in nodes if isinstance(each, Load) and each.buffer is of.out]
+    (read,) = [each for each in all_of(Load, epilogue.value) if each.buffer is of.out]
     own = dict(zip(read.indices, of.axes, strict=True))
     indices = tuple([own.get(axis, index(0)) for axis in epilogue.axes])
     value = substitute(epilogue.value, dict(zip(epilogue.axes, indices, strict=True)))
@@ -352,7 +351,7 @@ def _dims(params: Sequence[Buffer], stages: Sequence[Stage]) -> tuple[ScalarVar,
     """The symbolic dims: those of the shapes first, in order."""
     found: dict[ScalarVar, None] = {}
     free = frozenset[Any]().union(*[free_vars(each) for each in (*params, *stages)])
-    for node in post_order(*params, *stages):
-        if isinstance(node, ScalarVar) and node in free:
+    for node in all_of(ScalarVar, *params, *stages):
+        if node in free:
             found[node] = None
     return tuple(found)

@@ -109,7 +109,7 @@ def _vectors(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
             message = "A vectorized loop has no constant extent."
             yield finding("target-limit", message, loop.var.name)
             continue
-        widths = [e.buffer.dtype.bytes for e in st.statements(loop) if isinstance(e, st.Store)]
+        widths = [e.buffer.dtype.bytes for e in st.statements_of(st.Store, loop)]
         width = max(widths, default=0) * int(loop.extent.value)
         if width > limits.vector_bytes:
             message = "A vectorized loop is wider than the device's vectors."

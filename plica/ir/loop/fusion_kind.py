@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from plica.core import Name, post_order
+from plica.core import Name, all_of
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute, Prefix
@@ -48,17 +48,16 @@ def kind(record: Operator, attrs: Values, *types: TensorType) -> Kind:
 
 def kind_of(compute: Compute) -> Kind:
     """The kind of one tensor expression."""
-    nodes = post_order(compute.body)
-    if any(isinstance(node, Prefix) for node in nodes):
+    if all_of(Prefix, compute.body):
         return "complex-out-fusable"
-    folds = [node for node in nodes if isinstance(node, Reduce)]
-    loads = [node for node in nodes if isinstance(node, Load)]
+    folds = all_of(Reduce, compute.body)
     if not folds:
+        loads = all_of(Load, compute.body)
         return max((_reading(load, compute) for load in loads), key=KINDS.index, default=KINDS[0])
     if len(folds) > 1:
         return "opaque"
     (fold,) = folds
-    inside = [node for node in post_order(fold.body) if isinstance(node, Load)]
+    inside = all_of(Load, fold.body)
     once = all(_reads_once(load, compute, fold) for load in inside)
     return "reduction" if once else "complex-out-fusable"
 

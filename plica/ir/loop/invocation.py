@@ -21,7 +21,7 @@ from attrs import frozen
 
 from plica.core import EvaluationError, Term, did_you_mean
 from plica.ir.loop.scalar import Scalar
-from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region, statements
+from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region, statements_of
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
 
@@ -77,7 +77,7 @@ def find_intrinsic(name: str) -> TensorIntrinsic | None:
 
 def intrinsics_of(kernel: Kernel) -> tuple[TensorIntrinsic, ...]:
     """The distinct intrinsics that a kernel invokes, so that they can be sent along with it."""
-    names = [each.name for each in statements(kernel.body) if isinstance(each, Invoke)]
+    names = [each.name for each in statements_of(Invoke, kernel.body)]
     found = [find_intrinsic(each) for each in dict.fromkeys(names)]
     return tuple([intrinsic for intrinsic in found if intrinsic is not None])
 

@@ -29,6 +29,7 @@ from attrs import frozen
 from plica.core import (
     Name,
     Term,
+    all_of,
     free_vars,
     fresh,
     map_bottom_up,
@@ -143,13 +144,12 @@ def _apart(value: sc.Scalar, axes: Axes) -> tuple[sc.Scalar, dict[sc.ScalarVar, 
     """The value where no axis has two extents, and the extent of each."""
     sizes = dict(axes)
     clash = False
-    for node in post_order(value):
-        if isinstance(node, sc.Reduce):
-            for var, extent in zip(node.axes, node.extents, strict=True):
-                clash = clash or var in axes or sizes.setdefault(var, extent) is not extent
+    for node in all_of(sc.Reduce, value):
+        for var, extent in zip(node.axes, node.extents, strict=True):
+            clash = clash or var in axes or sizes.setdefault(var, extent) is not extent
     if not clash:
         return value, sizes
-    used = {node.name for node in post_order(value) if isinstance(node, sc.ScalarVar)}
+    used = {node.name for node in all_of(sc.ScalarVar, value)}
     used.update(axis.name for axis in axes)
     sizes = dict(axes)
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from plica.core import Name, Term, post_order, rebuild
+from plica.core import Name, Term, all_of, post_order, rebuild
 from plica.ir.loop.layout import Layout
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.tensor import Compute, axis
@@ -67,12 +67,12 @@ class _Rewriting:
 
     def _split_sums(self) -> None:
         """The axes of sums that run over a blocked axis of an input."""
-        sums = [node for node in post_order(self.of.body) if isinstance(node, Reduce)]
+        sums = all_of(Reduce, self.of.body)
         extents: dict[ScalarVar, list[Scalar]] = {}
         for reduction in sums:
             for var, extent in zip(reduction.axes, reduction.extents, strict=True):
                 extents.setdefault(var, []).append(extent)
-        loads = [node for node in post_order(self.of.body) if isinstance(node, Load)]
+        loads = all_of(Load, self.of.body)
         for load in loads:
             if load.buffer not in self.stored:
                 continue

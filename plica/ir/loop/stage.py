@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Name, Term, free_vars, fresh, ill_formed, post_order, substitute
+from plica.core import Name, Term, all_of, free_vars, fresh, ill_formed, post_order, substitute
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.scalar import Buffer, Combiner, Like, Load, Reduce, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Stmt
@@ -204,9 +204,8 @@ def epilogue_of(fold: Each | Scan, last: Each) -> bool:
 
     Its axes are a permutation of the other's; axes of extent 1 may be added or dropped.
     """
-    nodes = post_order(last.value)
-    read = [node for node in nodes if isinstance(node, Load) and node.buffer is fold.out]
-    if len(read) != 1 or any(isinstance(node, Reduce) for node in nodes):
+    read = [node for node in all_of(Load, last.value) if node.buffer is fold.out]
+    if len(read) != 1 or all_of(Reduce, last.value):
         return False
     sizes = dict(zip(last.axes, last.out.shape, strict=True))
     wanted = {axis for axis, size in sizes.items() if known(size) != 1}

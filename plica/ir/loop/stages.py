@@ -31,7 +31,7 @@ from functools import lru_cache
 import numpy as np
 from attrs import frozen
 
-from plica.core import CompilerBug, Name, Term, free_vars, fresh, map_bottom_up, post_order
+from plica.core import CompilerBug, Name, Term, all_of, free_vars, fresh, map_bottom_up, post_order
 from plica.ir.loop.define import define
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of, stage_of
@@ -133,7 +133,7 @@ def from_kernel(of: Kernel) -> Stages:
 
 def compute_of(of: Each | Scan) -> Compute:
     """A stage as a tensor expression."""
-    read = dict.fromkeys(node.buffer for node in post_order(of.value) if isinstance(node, Load))
+    read = dict.fromkeys(node.buffer for node in all_of(Load, of.value))
     element = of.element if isinstance(of, Scan) else of.value
     return Compute(tuple(read), of.axes, of.out.shape, element)
 
@@ -191,13 +191,13 @@ def evaluate_all(
 @lru_cache(maxsize=256)  # every form asks of the stages of a kernel
 def loads(of: Term) -> tuple[Load, ...]:
     """The loads of a term, each once."""
-    return tuple([node for node in post_order(of) if isinstance(node, Load)])
+    return tuple(all_of(Load, of))
 
 
 @lru_cache(maxsize=256)
 def reductions(of: Term) -> tuple[Reduce, ...]:
     """The reductions of a term, each once."""
-    return tuple([node for node in post_order(of) if isinstance(node, Reduce)])
+    return tuple(all_of(Reduce, of))
 
 
 def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:

@@ -30,7 +30,7 @@ far.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import frozen
 
@@ -62,6 +62,7 @@ TRUE: Final = Lit(True, bool_)
 
 Plain: TypeAlias = bool | int | float | str | tuple[int, ...]
 Annotations: TypeAlias = tuple[tuple[str, Plain], ...]
+S = TypeVar("S", bound=Term)
 
 
 @frozen(eq=False)
@@ -284,6 +285,11 @@ def statements(root: Stmt, enters: Callable[[Stmt], bool] | None = None) -> Iter
         yield stmt
         if enters is None or enters(stmt):
             stack.extend(substatements(stmt)[::-1])
+
+
+def statements_of(kind: type[S], root: Stmt) -> Iterator[S]:
+    """Every statement of a class inside one, in the order of the text."""
+    return (stmt for stmt in statements(root) if isinstance(stmt, kind))
 
 
 def outermost(root: Stmt, wanted: Callable[[Stmt], bool]) -> Iterator[Stmt]:

@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Name, Term, fresh, map_bottom_up, post_order, substitute
+from plica.core import Name, Term, all_of, fresh, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type import f64, i64, known
@@ -85,9 +85,9 @@ def spelled(of: sc.Scalar) -> sc.Scalar:
 
 def spelled_within(of: Term) -> Term:
     """A term in all scalars of which the order of every sum is written out."""
-    if not any(isinstance(node, sc.Reduce) and node.runs for node in post_order(of)):
+    if not any(node.runs for node in all_of(sc.Reduce, of)):
         return of
-    names = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
+    names = {node.name for node in all_of(sc.ScalarVar, of)}
 
     def spell(node: Term) -> Term:
         in_runs = isinstance(node, sc.Reduce) and node.runs

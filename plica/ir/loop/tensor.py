@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
+from plica.core import Name, Term, all_of, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import DimLike, dim
@@ -140,7 +140,7 @@ def as_reductions(of: sc.Scalar) -> sc.Scalar:
 
     Law: terms are combined in the order of the scan.
     """
-    if not any(isinstance(node, Prefix) for node in post_order(of)):
+    if not all_of(Prefix, of):
         return of
     scalar = map_bottom_up(_as_reduction, of)
     assert isinstance(scalar, sc.Scalar)

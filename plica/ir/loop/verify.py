@@ -65,19 +65,18 @@ def _unbound(kernel: st.Kernel) -> Iterator[Diagnostic]:
 
 def _repeated(kernel: st.Kernel) -> Iterator[Diagnostic]:
     seen: set[Name] = set()
-    for stmt in st.statements(kernel.body):
-        if isinstance(stmt, st.Block):
-            if stmt.label in seen:
-                message = f"Two blocks are called {str(stmt.label)!r}."
-                yield finding("duplicate-name", message, stmt.label)
-            seen.add(stmt.label)
+    for stmt in st.statements_of(st.Block, kernel.body):
+        if stmt.label in seen:
+            message = f"Two blocks are called {str(stmt.label)!r}."
+            yield finding("duplicate-name", message, stmt.label)
+        seen.add(stmt.label)
 
 
 def _stored_inputs(kernel: st.Kernel) -> Iterator[Diagnostic]:
     inputs = frozenset(kernel.params[: kernel.inputs])
     told: set[sc.Buffer] = set()
-    for stmt in st.statements(kernel.body):
-        if isinstance(stmt, st.Store) and stmt.buffer in inputs and stmt.buffer not in told:
+    for stmt in st.statements_of(st.Store, kernel.body):
+        if stmt.buffer in inputs and stmt.buffer not in told:
             told.add(stmt.buffer)
             name = str(stmt.buffer.name)
             message = f"The kernel stores to {name!r}, which it only reads."
@@ -86,7 +85,7 @@ def _stored_inputs(kernel: st.Kernel) -> Iterator[Diagnostic]:
 
 
 def _scopes(kernel: st.Kernel) -> Iterator[Diagnostic]:
-    buffers = [each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)]
+    buffers = [each.buffer for each in st.statements_of(st.Alloc, kernel.body)]
     for buffer in (*kernel.params, *buffers):
         if not is_scope(buffer.scope):
             yield unknown_scope(buffer.scope)
@@ -97,12 +96,11 @@ def _scopes(kernel: st.Kernel) -> Iterator[Diagnostic]:
 
 
 def _invocations(kernel: st.Kernel) -> Iterator[Diagnostic]:
-    for stmt in st.statements(kernel.body):
-        if isinstance(stmt, st.Invoke):
-            known = find_intrinsic(stmt.name)
-            wrong = unknown_intrinsic(stmt.name) if known is None else misfit(stmt, known.meaning)
-            if wrong is not None:
-                yield wrong
+    for stmt in st.statements_of(st.Invoke, kernel.body):
+        known = find_intrinsic(stmt.name)
+        wrong = unknown_intrinsic(stmt.name) if known is None else misfit(stmt, known.meaning)
+        if wrong is not None:
+            yield wrong
 
 
 # --- element types -------------------------------------------------------------------------------

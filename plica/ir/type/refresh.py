@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from plica.core import Name, Term, post_order, rebuild, substitute, variables_of
+from plica.core import Name, Term, all_of, post_order, rebuild, substitute, variables_of
 from plica.ir.graph.expression import Clause, Expr, Function, Let, Match, Var
 from plica.ir.type.term import TensorType, Unknown
 
@@ -33,7 +33,7 @@ def is_untyped(var: Var) -> bool:
         return True
     if isinstance(var.type, TensorType):  # the usual case, and it has no types inside
         return False
-    return any(isinstance(node, Unknown) for node in post_order(var.type))
+    return bool(all_of(Unknown, var.type))
 
 
 def untyped_binders(node: Term) -> list[tuple[Term, Var]]:

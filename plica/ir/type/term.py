@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core import Name, Term, post_order
+from plica.core import Name, Term, all_of
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import DimLike, dim, dim_var, known, normal_dim
 from plica.ir.type.dtype import DType, dtype, f32
@@ -118,4 +118,4 @@ def static_shape(of: TensorType) -> tuple[int, ...] | None:
 
 def holds_function(of: Type | None) -> bool:
     """Whether a type is that of a function or has one in it."""
-    return of is not None and any(isinstance(part, FuncType) for part in post_order(of))
+    return of is not None and bool(all_of(FuncType, of))

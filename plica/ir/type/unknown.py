@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from plica.core import Name, Term, free_vars, post_order, rebuild
+from plica.core import Name, Term, all_of, free_vars, post_order, rebuild
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import term as ty
 from plica.ir.type.dim import from_polynomial, polynomial, quotient
@@ -114,7 +114,7 @@ def variables(of: Scalar) -> list[ScalarVar]:
     """The variables of a dim in order of occurrence."""
     if isinstance(of, Lit):
         return []
-    return [node for node in post_order(of) if isinstance(node, ScalarVar)]
+    return all_of(ScalarVar, of)
 
 
 def rename_types(of: ty.Type, mapping: Mapping[Term, Term]) -> ty.Type:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from plica.core import OutOfRange, post_order
+from plica.core import OutOfRange, all_of
 from plica.ir.graph.expression import Attrs
 from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -132,5 +132,5 @@ def _dims(value: Any) -> dict[ScalarVar, str]:
     if isinstance(value, tuple):
         return {var: name for item in value for var, name in _dims(item).items()}
     if isinstance(value, Scalar):
-        return {v: str(v.name) for v in post_order(value) if isinstance(v, ScalarVar)}
+        return {v: str(v.name) for v in all_of(ScalarVar, value)}
     return {}

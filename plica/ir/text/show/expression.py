@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core import Term, post_order
+from plica.core import Term, all_of
 from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Operator
 from plica.ir.op import find
@@ -262,7 +262,7 @@ def _is_scalar(node: ex.Expr) -> bool:
 
 
 def _is_polymorphic(of: Type) -> bool:
-    return any(isinstance(n, FuncType) and bool(n.dims or n.types) for n in post_order(of))
+    return any(n.dims or n.types for n in all_of(FuncType, of))
 
 
 def _matches(of: Type, given: Type, holes: set[TypeVar], found: dict[TypeVar, Type]) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from plica.core import Name, Term, fresh, map_bottom_up, parts_first, post_order, rename, substitute
+from plica.core import Name, Term, all_of, fresh, map_bottom_up, parts_first, rename, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.text.show.attribute import float_text, string_text
 from plica.ir.text.show.layout import StatementSpot, meet
@@ -232,12 +232,16 @@ def agreed(sides: Sequence[sc.Scalar]) -> DType | None:
 def axes_apart(terms: list[sc.Scalar], scope: Iterable[Term]) -> list[sc.Scalar]:
     """The terms with different axes for different reductions, none of them in scope."""
     spent: set[Term] = set(scope)
-    reductions = [each for each in post_order(*terms) if isinstance(each, sc.Reduce)]
+    reductions = all_of(sc.Reduce, *terms)
     axes = [axis for reduction in reductions for axis in reduction.axes]
     if len(set(axes)) == len(axes) and spent.isdisjoint(axes):
         return terms
     whole = sc.Intrinsic("", tuple(terms))
-    used = {each.name for each in (*post_order(whole), *spent) if isinstance(each, sc.ScalarVar)}
+    used = {
+        each.name
+        for each in (*all_of(sc.ScalarVar, whole), *spent)
+        if isinstance(each, sc.ScalarVar)
+    }
 
     def visit(node: Term) -> Term:
         if not isinstance(node, sc.Reduce):
