@@ -218,19 +218,17 @@ def in_blocks(
 
 def check_inputs(sharded: ShardedProgram, given: Sequence[Array]) -> None:
     """Refuse arrays that are not those of the parameters."""
-    program = sharded.program
+    program, types = sharded.program, list(map(_type_of_array, given))
     if len(given) != program.params:
-        message = f"The program has {program.params} inputs."
         code = "input-missing" if len(given) < program.params else "input-unknown"
-        found = str(len(given))
+        message, found = f"The program has {program.params} inputs.", str(len(given))
         raise InputError(Diagnostic(code, message, None, str(program.params), found))
-    wrong = [
+    if wrong := [
         Diagnostic("input-type", f"The input {name} has another type.", Place(node=name),
-                   str(of), str(_type_of_array(array)))
-        for name, of, array in zip(program.names, program.types, given, strict=False)
-        if _type_of_array(array) is not of
-    ]  # fmt: skip
-    if wrong:
+                   str(wanted), str(of))
+        for name, wanted, of in zip(program.names, program.types, types, strict=False)
+        if wanted is not of
+    ]:  # fmt: skip
         raise InputError(*wrong)
 
 

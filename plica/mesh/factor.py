@@ -36,11 +36,11 @@ from attrs import frozen
 from plica.analysis.index import EMPTY, simplify
 from plica.core import Name, Term, digest, map_bottom_up, post_order, substitute
 from plica.ir.graph.expression import Attrs
-from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.graph.operator import Mismatch, find
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.tensor import Compute, Prefix
-from plica.ir.type import TensorType, TupleType, bool_, known, tensor
+from plica.ir.type import TensorType, bool_, known, tensor
 from plica.mesh.mesh import PARTIAL_SUM, REPLICATED, Placement, partial, placed, sizes_of, split
 
 Types: TypeAlias = tuple[TensorType, ...]
@@ -64,24 +64,23 @@ def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[Shard
 
     Those without any split or partial argument or result are not among them.
     """
-    record = find(op)
-    outputs = None if record is None else _computes(record, attributes, types)
-    if record is None or outputs is None:
+    if (outputs := _computes(op, attributes, types)) is None:
         return ()
     accepted: dict[tuple[Placements, Placements], ShardedForm] = {}
     for candidate in (*_by_axes(outputs, devices), *_linear(outputs)):
         if candidate[:2] not in accepted:
-            for changed in _on_blocks(record, attributes, types, outputs, candidate, devices):
+            for changed in _on_blocks(op, attributes, types, outputs, candidate, devices):
                 accepted[candidate[:2]] = ShardedForm(*candidate[:2], changed)
                 break
     return tuple(accepted.values())
 
 
-def _computes(record: Operator, attributes: Attrs, types: Types) -> tuple[Compute, ...] | None:
+def _computes(op: str, attributes: Attrs, types: Types) -> tuple[Compute, ...] | None:
     """The tensor expressions of an operator over buffers `x0, x1, …`."""
-    values = dict(attributes)
+    record, values = find(op), dict(attributes)
     if (
-        record.compute is None
+        record is None
+        or record.compute is None
         or any(known(size) is None for of in types for size in of.shape)
         or isinstance(record.relation(values, *types), Mismatch)
     ):
@@ -245,7 +244,7 @@ def local_types(types: Types, placements: Sequence[Placement], devices: int) -> 
 
 
 def _on_blocks(  # noqa: PLR0917  # what it is about
-    record: Operator, attributes: Attrs, types: Types, outputs: tuple[Compute, ...],
+    op: str, attributes: Attrs, types: Types, outputs: tuple[Compute, ...],
     candidate: Candidate, devices: int,
 ) -> Iterator[Attrs]:  # fmt: skip
     """Attributes with which the operator on blocks is defined as the whole at their sizes."""
@@ -258,11 +257,9 @@ def _on_blocks(  # noqa: PLR0917  # what it is about
         for output, of in zip(outputs, wanted, strict=True)
     ]
     for changed in _local_attributes(attributes, whole, wanted):
-        result = record.relation(dict(changed), *inner)
-        if (result.items if isinstance(result, TupleType) else (result,)) == wanted:
-            local = _computes(record, changed, inner)
-            if local is not None and list(map(_normal_form, local)) == expected:
-                yield changed
+        local = _computes(op, changed, inner)
+        if local is not None and list(map(_normal_form, local)) == expected:
+            yield changed
 
 
 def _local_attributes(attributes: Attrs, whole: Types, wanted: Types) -> Iterator[Attrs]:

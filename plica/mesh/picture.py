@@ -29,7 +29,7 @@ def plan_data(sharded: ShardedProgram) -> dict[str, Any]:
         "mesh": dict(mesh.axes),
         "devices": mesh.devices,
         "held": [
-            {"values": name, "count": count, "type": str(of), "layout": _words(layout),
+            {"values": name, "count": count, "type": str(of), "layout": list(map(str, layout)),
              "local": list(mesh.local_shape(sizes_of(of), layout)),
              "blocks": [_block(mesh, of, layout, device)
                         for device in range(min(mesh.devices, MAX_DRAWN_DEVICES))]}
@@ -46,18 +46,12 @@ def plan_data(sharded: ShardedProgram) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _words(layout: Layout) -> list[str]:
-    return list(map(str, layout))
-
-
 def _held(sharded: ShardedProgram) -> Iterator[tuple[str, int, TensorType, Layout]]:
     """The values that devices hold, equal ones of a pattern of names together."""
     groups: dict[tuple[str, TensorType, Layout], list[str]] = defaultdict(list)
-    program = sharded.program
-    for held_value in sharded.held:
-        name = program.names[held_value.value]
-        key = re.sub(r"\d+", "*", name), program.types[held_value.value], held_value.layout
-        groups[key].append(name)
+    for held in sharded.held:
+        name, of = sharded.program.names[held.value], sharded.program.types[held.value]
+        groups[re.sub(r"\d+", "*", name), of, held.layout].append(name)
     for (pattern, of, layout), names in groups.items():
         yield names[0] if len(names) == 1 else pattern, len(names), of, layout
 
@@ -77,10 +71,8 @@ def _exchanged(sharded: ShardedProgram) -> list[tuple[tuple[str, int, TensorType
 
 def _block(mesh: Mesh, of: TensorType, layout: Layout, device: int) -> str:
     """The block of a device as slices, `:` where it has all of a dim."""
-    shape = sizes_of(of)
-    where = mesh.block(shape, layout, device)
-    cut = [":" if each.stop - each.start == size else f"{each.start}:{each.stop}"
-           for each, size in zip(where, shape, strict=True)]  # fmt: skip
+    where = zip(mesh.block(sizes_of(of), layout, device), sizes_of(of), strict=True)
+    cut = [":" if (it.start, it.stop) == (0, n) else f"{it.start}:{it.stop}" for it, n in where]
     return f"[{', '.join(cut)}]"
 
 

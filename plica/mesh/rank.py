@@ -18,8 +18,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from platform import python_version
 from time import monotonic, sleep
@@ -174,21 +174,21 @@ class Ranks:
 
     # --- failures --------------------------------------------------------------------------------
 
-    def _ask(self, key: str) -> str | None:
+    @contextmanager
+    def _board(self) -> Iterator[None]:
         try:
-            return self.way.ask(key)
+            yield
         except transports.PeerLostError as lost:
-            raise self._lost_board(lost) from lost
+            self.failure = self.failure or f"rank {lost.rank}, which holds the board, is gone"
+            raise self.error() from lost
+
+    def _ask(self, key: str) -> str | None:
+        with self._board():
+            return self.way.ask(key)
 
     def _tell(self, key: str, text: str, *, first: bool = False) -> None:
-        try:
+        with self._board():
             self.way.tell(key, text, first=first)
-        except transports.PeerLostError as lost:
-            raise self._lost_board(lost) from lost
-
-    def _lost_board(self, lost: transports.PeerLostError) -> transports.RankError:
-        self.failure = self.failure or f"rank {lost.rank}, which holds the board, is gone"
-        return self.error()
 
     def fail(self, reason: str) -> NoReturn:
         """Tell all ranks why they end, and raise it: what another rank said before counts."""
