@@ -97,14 +97,6 @@ class ConvTiling:
     keep: bool = False
 
 
-def dense(
-    machine: Accelerator, rows: int, inputs: int, outputs: int, shift: int = 8
-) -> Convolution:
-    """A matrix product as a convolution over a line of `rows`."""
-    del machine
-    return Convolution(inputs, 1, rows, outputs, shift=shift)
-
-
 @lru_cache(maxsize=256)
 def finish_of(units: MachineUnits, of: Convolution) -> tuple[EpilogueStep, ...]:
     """The epilogue of a convolution; refuses those the machine cannot compute."""

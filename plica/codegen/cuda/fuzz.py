@@ -23,7 +23,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.fuzz_stages import StagesOnGpu, formed, plain_loops
@@ -95,15 +95,15 @@ POISONS: Final = (0xFF, 0x4B)
 extremes."""
 
 GUARD_BYTES: Final = 64  # guard bytes behind every array
+NO_CODE: Final = KernelCode("", (), ())
 
 
 @frozen(eq=False)
 class CudaCase:
-    """Code, what it reads, what it must write, and by how much that may differ."""
+    """A scheduled kernel, its code, what that reads and must write, and by how much it may
+    differ."""
 
-    number: int
-    kind: str
-    code: KernelCode
+    made: Kernel
     fused: bool
     inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
@@ -111,6 +111,9 @@ class CudaCase:
     """By how much each result may differ; None for one that does not matter."""
     trace: str
     kernel: str
+    code: KernelCode = NO_CODE
+    number: int = 0
+    kind: str = ""
 
 
 Runner: TypeAlias = Callable[[CudaCase], "Sequence[Array] | str"]
@@ -123,7 +126,7 @@ def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
     kind = KINDS[number % len(KINDS)]
     match kind:
         case "walk":
-            drawn: _Drawn | str = _with_meaning(_walked(random, length))
+            drawn: CudaCase | str = _with_meaning(_walked(random, length))
         case "thumb":
             drawn = _with_meaning(_by_thumb(random))
         case "form":
@@ -139,33 +142,10 @@ def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
         check(code.launches, Gpu(), "fuzzed")
     except PlicaError as error:  # the trace asks for what no pass can make
         return f"{REFUSED}: {_NAMED.sub('a', error.diagnostics[0].message)}"
-    return CudaCase(
-        number,
-        kind,
-        code,
-        drawn.fused,
-        drawn.inputs,
-        drawn.expected,
-        drawn.margins,
-        drawn.trace.to_python(),
-        drawn.kernel,
-    )
+    return evolve(drawn, code=code, number=number, kind=kind)
 
 
-@frozen(eq=False)
-class _Drawn:
-    """A kernel that is scheduled, and all else of a case."""
-
-    made: Kernel
-    fused: bool
-    inputs: tuple[Array, ...]
-    expected: tuple[Array, ...]
-    margins: tuple[Array | None, ...]
-    trace: Trace
-    kernel: str
-
-
-def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> _Drawn | str:
+def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> CudaCase | str:
     """The drawn kernel with the interpreter's result."""
     if isinstance(drawn, str):
         return drawn
@@ -174,22 +154,23 @@ def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> _Drawn | str:
         expected = tuple(meaning(of.kernel, of.arrays))
     except EvaluationError as error:
         return f"the kernel has no value: {error.code}"
-    return _Drawn(
-        kernel, of.fused, of.arrays, expected, margins(of, expected), of.trace, str(of.kernel)
-    )
-
-
-def _of_stages(of: StagesOnGpu | str, random: Random) -> _Drawn | str:
-    if isinstance(of, str):
-        return of
-    expected = of.expected
-    return _Drawn(
-        of.kernel, random.random() < 0.5, of.arrays, expected, of.margins(expected), of.trace,
-        str(of),
+    return CudaCase(
+        kernel, of.fused, of.arrays, expected, margins(of, expected), of.trace.to_python(),
+        str(of.kernel),
     )  # fmt: skip
 
 
-def _fused(seed: int, number: int, random: Random, length: int) -> _Drawn | str:
+def _of_stages(of: StagesOnGpu | str, random: Random) -> CudaCase | str:
+    if isinstance(of, str):
+        return of
+    expected = of.expected
+    return CudaCase(
+        of.kernel, random.random() < 0.5, of.arrays, expected, of.margins(expected),
+        of.trace.to_python(), str(of),
+    )  # fmt: skip
+
+
+def _fused(seed: int, number: int, random: Random, length: int) -> CudaCase | str:
     if isinstance(plain := plain_loops(seed, number, random), str):
         return plain
     drawn, kernel = plain

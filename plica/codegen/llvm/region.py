@@ -101,17 +101,6 @@ class Regions:
             )
             for number, start in enumerate(starts)
         ]
-        level = 0
-        while len(pieces) > MAX_STEPS_PER_FUNCTION:
-            level += 1
-            groups = [
-                pieces[i : i + MAX_STEPS_PER_FUNCTION]
-                for i in range(0, len(pieces), MAX_STEPS_PER_FUNCTION)
-            ]
-            pieces = [
-                self._define(f"{name}.{level}.{number}", self._calls(group))
-                for number, group in enumerate(groups)
-            ]
         self._define(name, self._calls(pieces))
 
     def _piece(self, region: int, start: int, end: int) -> LlvmWriter:

@@ -14,7 +14,6 @@ from plica.codegen.accel.conv import (
     Convolution,
     ConvTiling,
     convolution,
-    dense,
     pack_input,
     pack_weight,
     reference,
@@ -118,7 +117,7 @@ def test_threads_do_the_same_work(of: Convolution, tiling: ConvTiling) -> None:
 
 def test_dense_layers_are_exact() -> None:
     machine = osdi()
-    of = dense(machine, rows=5, inputs=48, outputs=32, shift=7)
+    of = Convolution(48, 1, 5, 32, shift=7)  # a product of matrices, over a line of rows
     stream = build(machine, convolution(machine, of, ConvTiling(1, 2, 1, 2, 2, "outputs")))
     assert _right(machine, of, stream, None)
 
