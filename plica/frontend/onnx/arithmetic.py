@@ -20,7 +20,6 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.frontend.onnx.storage import Array
-from plica.frontend.word import shape
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Project, const
 from plica.ir.graph.module import main_module
 from plica.ir.loop.scalar import FloorDiv, Max, Min, Scalar, index
@@ -88,9 +87,10 @@ def _leaf(node: Expr) -> Array | None:
         case Apply("dim_value", (), attrs):
             return as_objects([dict(attrs)["dim"]], ())
         case Apply("shape_of", (x,)):
-            return as_objects(list(shape(x)), (len(shape(x)),))
+            sizes = tensor_of(x).shape
+            return as_objects(list(sizes), (len(sizes),))
         case Apply("size", (x,), attrs) if dict(attrs)["axis"] is None:
-            return as_objects([product(shape(x))], ())
+            return as_objects([product(tensor_of(x).shape)], ())
         case _:
             whole = settled(node)
             numbers = whole.numpy() if isinstance(whole, Const) else None

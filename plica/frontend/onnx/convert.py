@@ -24,7 +24,6 @@ from plica.frontend.onnx import order
 from plica.frontend.onnx.arithmetic import SMALL, settled, size_of, terms_of
 from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.dim_unification import unify_dims
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import array_of
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
 with lazy_imports(__name__):  # few models have these, and are read more than once
     from plica.frontend.onnx.branch_specialisation import BranchAnswer, BranchPoint, BranchPoints
+    from plica.frontend.onnx.dim_unification import unify_dims
     from plica.frontend.onnx.expand import bound_nodes, definition
     from plica.frontend.onnx.ragged import as_option
 
@@ -131,7 +131,7 @@ class NodeConverter:
             if (standard := definition(node, domain)) is None:
                 raise UnsupportedError(missing(proto, domain, node.place))
             return self._expanded(node, standard, node.scope[1])
-        if domain == "":
+        if domain == "" and any(map(_is_open, node.inputs)):
             unify_dims(node)
         made = row(node)
         results = [made] if isinstance(made, Expr | TensorValue) else list(made)
@@ -374,6 +374,13 @@ def _folded(expr: Expr, node: OnnxNode) -> Expr:
         if value is not None and (size_of(value.expr) or 0) > SMALL:
             return expr
     return settled(expr)
+
+
+def _is_open(value: TensorValue | None) -> bool:
+    """Whether a tensor has a size that is no number."""
+    if value is None or isinstance(value, ListedValue):
+        return False
+    return static_shape(value.type) is None
 
 
 def _in_numbers(value: TensorValue) -> TensorValue:

@@ -12,7 +12,6 @@ import numpy as np
 
 from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, reshaped
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.axis import are_axes, named_axes, numbered, remaining_sizes
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue
@@ -24,6 +23,7 @@ from plica.ir.type import f32, i64, known, normal_dim, product, quotient, same_d
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few models compute sizes
+    from plica.frontend.onnx.row.axis import are_axes, named_axes, numbered, remaining_sizes
     from plica.frontend.onnx.run_time import (
         common_shape,
         demanded,
