@@ -55,7 +55,7 @@ def walked(
     root: st.Stmt,
     start: H,
     down: Down[H],
-    up: Up[H],
+    up: Up[H] | None = None,
     done: Done[H] | None = None,
     *,
     enters: Callable[[st.Stmt], bool] | None = None,
@@ -63,8 +63,8 @@ def walked(
     """The statement after a walk.
 
     `down` returns the statement to continue with, and the state for each of its substatements; `up`
-    receives the results of these, in order. `done` memoises results across walks. Statements for
-    which `enters` is false are returned unchanged.
+    receives the results of these, in order; without one they are put in place. `done` memoises
+    results across walks. Statements for which `enters` is false are returned unchanged.
     """
     done = {} if done is None else done
     stack: list[Any] = [((root, start), None)]
@@ -72,7 +72,8 @@ def walked(
         key, inside = stack.pop()
         if inside is not None:
             stmt, below = inside
-            done[key] = up(stmt, tuple([done[each] for each in below]), key[1])
+            parts = tuple([done[each] for each in below])
+            done[key] = up(stmt, parts, key[1]) if up else with_substatements(stmt, parts)
         elif key not in done:
             if enters is not None and not enters(key[0]):
                 done[key] = key[0]

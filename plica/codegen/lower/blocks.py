@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TypeAlias
 
-from plica.analysis.statement import refused, walked, with_body, with_substatements
+from plica.analysis.statement import refused, walked, with_body
 from plica.core import Term, free_vars, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Eq, Scalar, like
@@ -32,7 +32,7 @@ State: TypeAlias = tuple[frozenset[Term], frozenset[Term]]  # variables of threa
 def blocks_to_loops(kernel: st.Kernel) -> st.Kernel:
     """The kernel without blocks."""
     start: State = (frozenset(), frozenset(kernel.dims))
-    return with_body(kernel, walked(kernel.body, start, _down, _up))
+    return with_body(kernel, walked(kernel.body, start, _down))
 
 
 def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
@@ -47,10 +47,6 @@ def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
     elif isinstance(stmt, st.Bind):
         counts -= {stmt.var}
     return stmt, ((threads, counts),) * len(st.substatements(stmt))
-
-
-def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
-    return with_substatements(stmt, parts)
 
 
 def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:

@@ -69,7 +69,7 @@ def _up(
     if not isinstance(stmt, st.Alloc) or not _has_numbers(stmt.buffer):
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
-    if any(isinstance(statement, st.Block) for statement in _all_statements(body)):
+    if any(isinstance(statement, st.Block) for statement in st.statements(body)):
         return with_substatements(stmt, parts)
     context, lanes = state
     shared = scope(buffer.scope).reach in ("block", "warp")
@@ -121,17 +121,6 @@ class AxisSpan:
 
     start: Scalar
     extent: Scalar
-
-
-def _all_statements(root: st.Stmt) -> Iterator[st.Stmt]:
-    seen: set[st.Stmt] = set()
-    stack = [root]
-    while stack:
-        stmt = stack.pop()
-        if stmt not in seen:
-            seen.add(stmt)
-            yield stmt
-            stack.extend(st.substatements(stmt))
 
 
 @frozen(eq=False)
@@ -211,12 +200,12 @@ def _spans(
 ) -> tuple[AxisSpan | None, ...] | None:
     if not (places := _places(body, buffer, context)):
         return None
-    loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
+    loops = [each.var for each in st.statements(body) if isinstance(each, st.For | st.Bind)]
     inner, plain = lanes.union(loops, *[place.terms for place in places]), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
     own = scope(buffer.scope).reach == "thread" and any(
-        isinstance(statement, st.Branch) for statement in _all_statements(body)
+        isinstance(statement, st.Branch) for statement in st.statements(body)
     )
     alike: list[_Place] | None = None
     for at, size in enumerate(buffer.shape):

@@ -25,14 +25,7 @@ from functools import reduce
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context, bounds
 from plica.analysis.index.context import conjuncts
-from plica.analysis.statement import (
-    contexts,
-    outermost,
-    reads_memory,
-    walked,
-    with_body,
-    with_substatements,
-)
+from plica.analysis.statement import contexts, outermost, reads_memory, walked, with_body
 from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
@@ -43,7 +36,7 @@ from plica.schedule.precondition import all_of
 
 def digits(kernel: Kernel) -> Kernel:
     """The kernel with its registers in simplest form, and its guards about high digits."""
-    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+    return with_body(kernel, walked(kernel.body, outermost(kernel), _down))
 
 
 def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
@@ -60,10 +53,6 @@ def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
     if isinstance(stmt, Branch):  # what it says is no reason to name a register otherwise
         return stmt, (context, context)
     return stmt, contexts(stmt, context)
-
-
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
-    return with_substatements(stmt, parts)
 
 
 def _places(

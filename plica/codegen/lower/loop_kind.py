@@ -37,14 +37,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.analysis.statement import (
-    mapped,
-    reads_memory,
-    refused,
-    walked,
-    with_body,
-    with_substatements,
-)
+from plica.analysis.statement import mapped, reads_memory, refused, walked, with_body
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import Names, scalar as sc, statement as st
 from plica.ir.loop.formula import FORMULAS
@@ -161,10 +154,7 @@ def roll(kernel: st.Kernel, *, soon: bool = False) -> st.Kernel:
                 stmt = _rolled(nest, names, nest.together(soon))
         return stmt, (done,) * len(st.substatements(stmt))
 
-    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], done: bool) -> st.Stmt:
-        return with_substatements(stmt, parts)
-
-    return with_body(kernel, walked(kernel.body, False, down, up))
+    return with_body(kernel, walked(kernel.body, False, down))
 
 
 def _nest(outer: st.For) -> _Nest | None:

@@ -38,15 +38,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index import Context
 from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.site import distinct
-from plica.analysis.statement import (
-    contexts,
-    holding,
-    outermost,
-    reads_memory,
-    walked,
-    with_body,
-    with_substatements,
-)
+from plica.analysis.statement import contexts, holding, outermost, reads_memory, walked, with_body
 from plica.analysis.symbolic_bound import reach
 from plica.codegen.lower.tidy import decided
 from plica.core import Term, free_vars, post_order, substitute
@@ -111,10 +103,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
                 pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
         return stmt, contexts(stmt, context)
 
-    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
-        return with_substatements(stmt, parts)
-
-    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up, enters=holds))
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, enters=holds))
 
 
 def partition_unrolled(kernel: st.Kernel) -> st.Kernel:
@@ -134,10 +123,7 @@ def partition_unrolled(kernel: st.Kernel) -> st.Kernel:
                 stmt = cut_apart(parts_of(stmt, cut))
         return stmt, contexts(stmt, context)
 
-    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
-        return with_substatements(stmt, parts)
-
-    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up, enters=holds))
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, enters=holds))
 
 
 def _in_parts(loop: st.For, parts: Sequence[LoopPart], threads: bool) -> st.Stmt:
