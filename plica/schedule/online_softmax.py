@@ -29,7 +29,7 @@ from plica.core import Name, Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.stage import Each, Fold
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.stages import Names, Stages, inlined, loads, reductions, stages
 from plica.ir.type import bf16, f16, f32, f64
 
 Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]  # an operation that distributes over a sum
@@ -97,15 +97,8 @@ def folds_and_last(every: list[Each]) -> list[Each]:
     """The reducing stages and the last one; others are inlined."""
     held: dict[sc.Buffer, Each] = {}
     found: list[Each] = []
-
-    def put(node: Term) -> Term:
-        if not isinstance(node, sc.Load) or node.buffer not in held:
-            return node
-        stage = held[node.buffer]
-        return substitute(stage.value, dict(zip(stage.axes, node.indices, strict=True)))
-
     for stage in every:
-        value = map_bottom_up(put, stage.value)
+        value = inlined(stage.value, held)
         new = Each(stage.out, stage.axes, value)
         if reductions(value) or stage is every[-1]:
             found.append(new)

@@ -30,7 +30,7 @@ from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import MEANING, Each, Names, Stages, loads, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stages import pairs, stages, with_element
+from plica.ir.loop.stages import inlined, pairs, stages, with_element
 from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 
@@ -120,16 +120,8 @@ def _numbers_of_rows(of: Stages) -> Stages:
         return of
     inside: dict[sc.Buffer, Each] = {}
     kept: list[Each] = []
-
-    def put(node: Term) -> Term:
-        if not isinstance(node, sc.Load) or node.buffer not in inside:
-            return node
-        there = inside[node.buffer]
-        return substitute(there.value, dict(zip(there.axes, node.indices, strict=True)))
-
     for each in every:
-        value = map_bottom_up(put, each.value)
-        assert isinstance(value, sc.Scalar)
+        value = inlined(each.value, inside)
         stage = Each(each.out, each.axes, value)
         plain = not exposed(value) and each.out not in of.outputs
         if plain and not all(known(size) == 1 for size in each.out.shape[-1:]):

@@ -31,7 +31,17 @@ from functools import lru_cache
 import numpy as np
 from attrs import frozen
 
-from plica.core import CompilerBug, Name, Term, all_of, free_vars, fresh, map_bottom_up, post_order
+from plica.core import (
+    CompilerBug,
+    Name,
+    Term,
+    all_of,
+    free_vars,
+    fresh,
+    map_bottom_up,
+    post_order,
+    substitute,
+)
 from plica.ir.loop.define import define
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of, stage_of
@@ -207,6 +217,18 @@ def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
         return value if isinstance(node, Load) and node.buffer is buffer else node
 
     return map_bottom_up(filled, of)
+
+
+def inlined(value: Scalar, made: Mapping[Buffer, Each]) -> Scalar:
+    """A value in which elements of some stages are computed where they are read."""
+
+    def element(node: Term) -> Term:
+        if not isinstance(node, Load) or node.buffer not in made:
+            return node
+        stage = made[node.buffer]
+        return substitute(stage.value, dict(zip(stage.axes, node.indices, strict=True)))
+
+    return map_bottom_up(element, value)
 
 
 def pairs(of: Stages) -> list[tuple[Each, Each | None]]:

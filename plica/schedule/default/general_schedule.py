@@ -31,9 +31,10 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, loads
+from plica.core import Term, free_vars
+from plica.ir.loop import Block, Buffer, Each, Kernel, Scalar, ScalarVar, Store, loads
 from plica.ir.loop.scalar import FloorDiv, Lit, Pair
+from plica.ir.loop.stages import inlined
 from plica.ir.type import known
 from plica.schedule import primitive as st
 from plica.schedule.default.lane import MAX_STRIDE, is_row, nested
@@ -231,21 +232,15 @@ class _Nests:
         """The nests of a kernel: an element that is read once is made there, and reductions are
         followed by what alone reads them."""
         outputs = kernel.params[kernel.inputs :]
-        inlined: dict[Buffer, _Element] = {}
+        within: dict[Buffer, _Element] = {}
         every: dict[Buffer, _Element] = {}
-
-        def written_out(node: Term) -> Term:
-            if not isinstance(node, Load) or (of := inlined.get(node.buffer)) is None:
-                return node
-            return substitute(of.value, dict(zip(of.block.vars, node.indices, strict=True)))
-
         for block in flow.blocks.values():
             assert isinstance(block.body, Store)
-            value = map_bottom_up(written_out, block.body.value)
-            assert isinstance(value, Scalar)
+            there = {e.out: Each(e.out, e.block.vars, e.value) for e in within.values()}
+            value = inlined(block.body.value, there)
             one, readers = _Element(block, value), flow.readers.get(block.body.buffer, ())
             goes = one.out not in outputs and len(readers) == 1 and _is_read_once(block, readers[0])
-            (inlined if goes else every)[one.out] = one
+            (within if goes else every)[one.out] = one
         nests: dict[_Element, _Nest] = {}
         for last in every.values():
             folds = [nest for nest in nests if _is_epilogue(last, nest, every.values())]
@@ -258,7 +253,7 @@ class _Nests:
                 own = (last,) if is_reduction(last.block) else ()
                 nests[last] = _Nest(last, own, tuple(last.axes()))
         return _Nests(
-            tuple(nests.values()), tuple([each.block for each in inlined.values()]), outputs
+            tuple(nests.values()), tuple([each.block for each in within.values()]), outputs
         )
 
     @property

@@ -25,10 +25,10 @@ from collections.abc import Mapping, Set
 from attrs import evolve, field, frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.fold import map_top_down, post_order
 from plica.core.term import Term, children
 from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
-from plica.ir.loop.stages import stages
+from plica.ir.loop.stages import inlined, stages
 from plica.ir.type import f32, known
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
@@ -38,14 +38,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.rounded_quotient import rounds_quotient
 
 CHEAP = 4  # reads and operations of an element that is computed again, at most
-
-
-@frozen(eq=False)
-class _Known:
-    """The replacement of a stage's element: its axes, and a term in these."""
-
-    axes: tuple[sc.ScalarVar, ...]
-    value: sc.Scalar
 
 
 def rows_of(of: Stages) -> int | None:
@@ -114,13 +106,13 @@ class _Chain:
     approximates: bool
     inputs: frozenset[sc.Buffer]
     dims: tuple[sc.ScalarVar, ...]
-    known_: dict[sc.Buffer, _Known] = field(factory=dict)
+    known_: dict[sc.Buffer, Each] = field(factory=dict)
 
     def stage(self, of: Each, *, last: bool) -> list[Each] | None:
         """The stages for a stage; records how it is read afterwards."""
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
-        value, before = self.once_a_row(_filled(of.value, self.known_), rows, sizes)
+        value, before = self.once_a_row(inlined(of.value, self.known_), rows, sizes)
         units: dict[Term, Term] = {axis: sc.index(0) for axis in of.axes[self.rows :]}
         if isinstance(value, sc.Reduce):
             if any(known(size) != 1 for size in rest):
@@ -133,7 +125,7 @@ class _Chain:
             found = [*before, *found]
             if last:
                 return [*found, Each(self.out(of, "out"), of.axes, total)]
-            self.known_[of.out] = _Known(of.axes, total)
+            self.known_[of.out] = Each(of.out, of.axes, total)
             return found
         if reductions(value):
             return None
@@ -147,7 +139,7 @@ class _Chain:
         single = all(known(size) == 1 for size in rest)
         axes = rows if single else of.axes
         if not single and is_cheap(value, {*of.axes[self.rows :]}):
-            self.known_[of.out] = _Known(of.axes, value)
+            self.known_[of.out] = Each(of.out, of.axes, value)
             return found
         if single:
             value = _at_units(value, units)
@@ -157,7 +149,7 @@ class _Chain:
         if not single:
             shape, value = self.whole_vectors(shape, axes[-1], value)
         kept = sc.Buffer(self.names.name("stage"), shape, sc.dtype_of(value))
-        self.known_[of.out] = _Known(of.axes, sc.Load(kept, axes))
+        self.known_[of.out] = Each(of.out, of.axes, sc.Load(kept, axes))
         return [*found, Each(kept, axes, value)]
 
     def once_a_row(
@@ -245,18 +237,6 @@ def _without_division(
     turned = sc.Buffer(names.name("stage"), sizes, f32)
     stages = [Each(kept, rows, scale), Each(turned, rows, sc.Div(one, right * sc.Load(kept, rows)))]
     return left * sc.Load(turned, rows) * sc.Load(kept, rows), stages
-
-
-def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
-    """A term with elements of earlier stages substituted."""
-
-    def new(node: Term) -> Term:
-        if not isinstance(node, sc.Load) or node.buffer not in known_:
-            return node
-        there = known_[node.buffer]
-        return substitute(there.value, dict(zip(there.axes, node.indices, strict=True)))
-
-    return map_bottom_up(new, of)
 
 
 def is_cheap(of: sc.Scalar, along: Set[sc.ScalarVar]) -> bool:

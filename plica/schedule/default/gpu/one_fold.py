@@ -24,8 +24,9 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import inlined
 from plica.ir.type import known
 
 
@@ -91,16 +92,9 @@ def one_fold(of: Stages, names: Names) -> OneFold | None:
 
 
 def computed_there(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
-    """A value that reads none of some stages: these are computed where they are read."""
-
-    def instead(node: Term) -> Term:
-        if not isinstance(node, sc.Load) or node.buffer not in plain:
-            return node
-        stage = plain[node.buffer]
-        return substitute(stage.value, dict(zip(stage.axes, node.indices, strict=True)))
-
+    """A value that reads none of some stages, nor what these read of one another."""
     for _ in plain:
-        value = map_bottom_up(instead, value)
+        value = inlined(value, plain)
     return value
 
 
