@@ -88,18 +88,20 @@ def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
     ]
     if not writes:
         return False
-    element = tuple([dim_var(Name("the element", number)) for number in range(len(box.starts))])
+    element: list[Scalar] = []
     said: list[Scalar] = []
-    for begin, extent, size, at in zip(
-        box.starts, box.extents, box.buffer.shape, element, strict=True
+    for number, (begin, extent, size) in enumerate(
+        zip(box.starts, box.extents, box.buffer.shape, strict=True)
     ):
-        stop = _stop(begin, extent)
+        is_one = known(extent) == 1  # fewer facts: a context keeps a limited number
+        at, stop = begin if is_one else dim_var(Name("the element", number)), _stop(begin, extent)
+        element.append(at)
         said += [Le(ZERO, at), Lt(at, size)]
-        said += [] if begin is ZERO else [Le(begin, at)]
-        said += [] if stop is size else [Lt(at, stop)]
+        said += [] if is_one or begin is ZERO else [Le(begin, at)]
+        said += [] if is_one or stop is size else [Lt(at, stop)]
     extents = [size for write in writes for _, size in write.loops]
     there = context.where(*_positive_dims(extents, context), *said)
-    return reached(writes, element, there)
+    return reached(writes, tuple(element), there)
 
 
 def _write(store: Access, values: dict[Term, Scalar], inner: Inner, predicate: Scalar) -> Write:
