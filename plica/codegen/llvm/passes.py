@@ -54,7 +54,7 @@ from plica.schedule.collapse import collapsed
 from plica.schedule.default.machine import Machine
 
 with lazy_imports(__name__):
-    from plica.schedule.default.column import columns_of
+    from plica.schedule.default.column_chain import columns_of
 
 
 @frozen

@@ -73,7 +73,8 @@ with lazy_imports(__name__):
     from plica.schedule.default.coded_digit import coded_digit_form
     from plica.schedule.default.coded_dot import coded_dot_form
     from plica.schedule.default.coded_panel import coded_panel_form
-    from plica.schedule.default.column import column_chain_form, column_form
+    from plica.schedule.default.column import column_form
+    from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
     from plica.schedule.default.dot_product_schedule import dot_form
     from plica.schedule.default.dot_tile import dot_form as dot_tile_form, dots_of

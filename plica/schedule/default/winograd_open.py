@@ -7,10 +7,9 @@
         out       f(A (product) Aᵀ), lanes over outputs, then over a row
 
 A block has as many tiles as a cache holds, or the rest: parts of tile rows.  Products go in passes
-over a few tiles, the last of which ends with the block.  A tile is in registers from its load to
-the end of its transform.  If lanes change between axes, a square of elements is transposed.  What
-hangs over the edge is not stored; overlapping parts of the last pass, and the last columns of a
-transposed row, are computed twice.
+over a few tiles, the last of which ends with the block.  If lanes change between axes, a square of
+elements is transposed.  What hangs over the edge is not stored; overlapping parts of the last pass,
+and the last columns of a transposed row, are computed twice.
 """
 
 from __future__ import annotations
@@ -472,8 +471,7 @@ class OpenWinogradWriter:
         read: Callable[[Scalar, Scalar], Scalar],
         store: Callable[[int, Scalar, Scalar], Stmt],
     ) -> Stmt:
-        """A matrix times a column of vectors: a loop over lanes, in which each vector is read once,
-        and what two rows share is computed once."""
+        """A matrix times a column of vectors, by lanes: each vector is read once."""
 
         def lane(v: Scalar) -> Stmt:
             values = [read(index(k), v) for k in range(len(matrix[0]))]

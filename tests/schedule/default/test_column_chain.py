@@ -27,7 +27,7 @@ from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.column import MAX_COLUMNS, MIN_ROWS, column_chain_form, columns_of
+from plica.schedule.default.column_chain import MAX_COLUMNS, MIN_ROWS, column_chain_form, columns_of
 from plica.schedule.replay import kernel_of as replayed
 from tests.schedule.default.test_contraction import Array, numbers, whole
 from tests.schedule.default.test_row import FEW, near
