@@ -121,9 +121,8 @@ def retraced(
 def joined(parts: Sequence[Retraced]) -> Retraced:
     """What was made again in all parts of an artefact."""
     reasons = dict.fromkeys([part.not_rebuilt for part in parts if part.not_rebuilt])
-    kernels, steps, proved, unproved, waiting, again = [
-        sum(counts) for counts in zip(*[astuple(part)[:-1] for part in parts], strict=True)
-    ]
+    counts = [astuple(part)[:-1] for part in parts] or [(0,) * 6]  # a program may have no kernels
+    kernels, steps, proved, unproved, waiting, again = map(sum, zip(*counts, strict=True))
     return Retraced(kernels, steps, proved, unproved, waiting, again, "; ".join(reasons))
 
 

@@ -234,6 +234,12 @@ def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
+_SQUARES: Final = re.compile(
+    r"(template <bool T>\n)?__device__ __forceinline__ void p_(load|multiply)_squares"
+)
+"""Where the first of the functions begins that squares.h has for this machine."""
+
+
 def _spelled(text: str) -> str:
     """A text for GPUs without the words that only their compiler knows."""
     text = re.sub(r"extern __shared__ __align__.*?;", "", text)
@@ -248,9 +254,9 @@ def _spelled(text: str) -> str:
         text = re.sub(
             rf"( {word}\([^)]*\) {{\n).*?\n}}\n", rf"\1{body}\n}}\n", text, flags=re.DOTALL
         )
-    cut = text.find("template <bool T>\n__device__ __forceinline__ void p_load_squares")
-    if cut >= 0:
-        text = text[:cut] + _read("squares.h") + text[text.index("template <int HIGH", cut) :]
+    if squares := _SQUARES.search(text):
+        end = text.index("template <int HIGH", squares.start())
+        text = text[: squares.start()] + _read("squares.h") + text[end:]
     text = re.sub(r'\n  asm volatile\("wgmma.fence[^;]*;" ::: "memory"\);', "", text)
     # Each invocation is a group of products: later ones are counted separately.
     begun = "self->multiplying.push_back(self->multiplied); self->multiplied.clear();"
