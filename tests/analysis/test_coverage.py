@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.analysis.coverage import is_covered, map_of, reached
+from plica.analysis.coverage import is_covered, map_of, reached, reaches
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.point import value
+from plica.analysis.region import Box
 from plica.analysis.statement_coverage import covered
 from plica.analysis.write import Write, filled, joined
 from plica.core.binding import substitute
@@ -125,6 +126,23 @@ def read(count: int) -> Kernel:
     two = block("y", (v, w), (3, 16), "ss", (i, b), Store(y, (v, w), t[v, 15 - w]))
     both = seq(For(a, index(4), "serial", one), For(b, index(16), "serial", two))
     return Kernel((), (x, y), 1, Alloc(t, For(i, index(3), "serial", both)))
+
+
+@pytest.mark.parametrize("reach", [2, 3])
+def test_a_box_of_many_sides(reach: int) -> None:
+    """More sides than a context could keep four facts of: tiles on tensor cores have eleven."""
+    outer, inner = ([dim_var(f"{word}{at}") for at in range(6)] for word in ("o", "l"))
+    values, sizes = [axis(f"v{at}") for at in range(12)], (4,) * 6 + (reach,) * 6
+    tile = buffer("t", sizes, f32)
+    store = Store(tile, tuple(values), Lit(0.0, f32))
+    writer = block("t", values, sizes, "s" * 12, (*outer, *inner), store)
+    context = EMPTY
+    for var in outer:
+        context = context.loop(var, 4)
+    starts = (*outer, *[index(0)] * 6)
+    box = Box(tile, starts, (*[index(1)] * 6, *[index(reach)] * 6), exact=True)
+    loops = tuple([(var, index(2)) for var in inner])
+    assert reaches(writer, loops, box, context) == (reach == 2)
 
 
 @st.composite
