@@ -209,6 +209,7 @@ class Ranks:
         if self.failure is not None:
             raise self.error()
         if not self.leaving and self._ask(f"left/{peer}") is not None:
+            sleep(GRACE)  # it may have said why
             self.fail(f"rank {peer} has ended, and rank {self.rank} waits for it to {what}")
         if (lost := self._dead()) is not None:
             sleep(GRACE)  # it may have said why
