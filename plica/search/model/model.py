@@ -4,9 +4,6 @@ A model is a value. `fitted` returns one trained on candidates and their costs f
 `scores` are higher for faster candidates, and only comparable with each other. Equal examples give
 an equal model, bit by bit, in any process.
 
->>> speeds(np.array([2.0, 4.0, np.inf]), None).tolist()
-[1.0, 0.5, 0.0]
-
 Two figures say how well scores order unseen candidates:
 
     pairwise     the share of pairs in the right order
