@@ -137,13 +137,16 @@ def _one_of(base: Read, values: list[Any], given: object) -> Any:
 
 
 def _any_of(readers: list[Read], given: object) -> Any:
-    wrong = []
-    for each in readers:
-        try:
-            return each(given)
-        except _WrongType as error:
-            wrong.append(error)
-    raise max(wrong, key=lambda error: error.depth)
+    wrong: list[_WrongType] = []
+    try:
+        for each in readers:
+            try:
+                return each(given)
+            except _WrongType as error:
+                wrong.append(error)
+        raise max(wrong, key=lambda error: error.depth)
+    finally:
+        wrong.clear()  # errors hold the frames around them, and all that those hold
 
 
 def _all(item: Read, given: object) -> tuple[Any, ...]:

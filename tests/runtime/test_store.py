@@ -9,6 +9,7 @@ import os
 import stat
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,9 +226,20 @@ def test_a_model_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert second.artefact.record().contract
 
 
+def test_an_executable_from_the_store_is_freed_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    gc.disable()
+    try:
+        for _ in range(2):
+            assert weakref.ref(compile(module(), threads=3))() is None
+    finally:
+        gc.enable()
+
+
 def test_a_damaged_store_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
-    gc.collect()  # an executable that is alive is shared, and nothing is stored
     expected = compile(module(), threads=3)(*inputs())
     assert entries(tmp_path)
     for path in entries(tmp_path):
