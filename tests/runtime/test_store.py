@@ -234,7 +234,8 @@ def test_an_executable_from_the_store_is_freed_at_once(
     gc.disable()
     try:
         for _ in range(2):
-            assert weakref.ref(compile(module(), threads=3))() is None
+            gone = weakref.ref(compile(module(), threads=3))
+            assert gone() is None
     finally:
         gc.enable()
 
